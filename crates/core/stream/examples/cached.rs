@@ -1,8 +1,10 @@
-//! What the registration cache is worth: sends of 1 MB from one buffer that stays registered, beside sends of which each registers it anew.
+//! Measures the registration cache: sends of 1 MB from a buffer that stays registered, compared with sends that
+//! register the buffer each time.
 //!
 //!     cargo run --release -p sovia-stream --example cached [PLACE [BYTES]]      # verbs:rxe0, ofi:tcp;ofi_rxm@127.0.0.1
 //!
-//! Both ends are threads of one process, with a NIC each. Kinds take turns; the medians of five turns count.
+//! Both ends are threads of one process, with a NIC each. The two kinds take turns. The output gives the medians of
+//! five turns.
 
 use sovia_nic::AnyNic;
 use sovia_stream::{Caching, Configuration, Stack, Stream};
@@ -15,7 +17,7 @@ const LONG: Option<Duration> = Some(Duration::from_secs(60));
 const KINDS: [(&str, Caching); 2] =
     [("registered once", Caching::Noticed), ("registered each time", Caching::Off)];
 
-/// Connects, again and again while the far side is not there yet.
+/// Connects, and retries until the other end listens.
 fn connected(stack: &Stack<AnyNic>, to: &NetAddress, how: &Configuration) -> Stream<AnyNic> {
     loop {
         match stack.connect(to, how, LONG) {
@@ -30,7 +32,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Microseconds of registering so much memory, and of deregistering it.
+/// Returns the microseconds for registering and deregistering `len` bytes.
 fn registering(nic: &AnyNic, len: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let memory = Memory::zeroed(len);
     memory.write(0, &vec![1; len]);

@@ -1,6 +1,6 @@
-//! The thread that does what no call waits for: it sends combined bytes off when their time is over
-//! (the papers' software timer), and goes on with streams that their programs have closed (the
-//! papers' close thread). It sleeps while there is neither.
+//! The background thread. When a timer fires, the thread sends combined bytes (the papers' software timer). The thread
+//! also finishes streams that their programs have closed (the papers' close thread). The thread sleeps while there is
+//! no such work.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
-/// How often closed streams are looked at, at first and later.
+/// Time between checks of closed streams: the first, and the longest.
 const LOOK_FIRST: Duration = Duration::from_micros(100);
 const LOOK_LAST: Duration = Duration::from_millis(10);
 
-/// A stream, as the thread knows it.
+/// The operations of a stream that the thread uses.
 pub(crate) trait Tended: Send + Sync {
-    /// Goes on closing for a program that has gone: true when nothing is left to do.
+    /// Continues to close a stream that its program has dropped. Returns true when no work is left.
     fn closed(&self) -> bool;
 
-    /// The timer has gone off; when it is to go off next.
+    /// Runs when the timer fires. Returns when to fire next.
     fn timer(&self) -> Option<Instant>;
 }
 
@@ -32,23 +32,23 @@ struct State {
 }
 
 struct Work {
-    /// Closed by their programs, and not finished.
+    /// Streams that their programs have closed and that are not finished.
     closed: Vec<Arc<dyn Tended>>,
     timers: BTreeMap<(Instant, u64), Weak<dyn Tended>>,
     last: u64,
     running: bool,
     stop: bool,
-    /// No thread will step any more.
+    /// Set once the program has dropped a stepped stack, so that no thread calls `step` any more.
     left: bool,
 }
 
 impl Background {
-    /// With a thread, from the first time on that it is needed.
+    /// Creates a state with a thread, which starts when it is first needed.
     pub(crate) fn threaded() -> Background {
         Background::new(true)
     }
 
-    /// Without one: the program steps.
+    /// Creates a state without a thread, for a program that calls [`Background::step`].
     pub(crate) fn stepped() -> Background {
         Background::new(false)
     }
@@ -72,7 +72,7 @@ impl Background {
         self.state.told.notify_all();
     }
 
-    /// Has a timer go off; false where no thread would see to it.
+    /// Sets a timer. Returns false if the thread that would run it cannot be started.
     pub(crate) fn wake_at(&self, at: Instant, stream: Weak<dyn Tended>) -> bool {
         if !self.threaded {
             return true;
@@ -92,8 +92,8 @@ impl Background {
         true
     }
 
-    /// Goes on with a closed stream. Where there is no thread or no program that steps, the stream is cut
-    /// off here.
+    /// Continues to close a stream in the background. Drops the stream if no thread can run and no program will call
+    /// `step`.
     pub(crate) fn finish(&self, stream: Arc<dyn Tended>) {
         let mut work = self.state.lock();
         let goes_on = if self.threaded { self.state.runs(&mut work) } else { !work.left };
@@ -103,8 +103,8 @@ impl Background {
         }
     }
 
-    /// The program has let go of the stack. If it was to step, closed streams are cut off: they hold
-    /// the stack, and the stack them, so nothing else would ever free either.
+    /// Notes that the program has dropped the stack. For a stepped stack this drops all closed streams. The streams and
+    /// the stack refer to each other, so otherwise neither would be freed.
     pub(crate) fn leave(&self) {
         if self.threaded {
             return;
@@ -113,11 +113,11 @@ impl Background {
         work.left = true;
         let closed = core::mem::take(&mut work.closed);
         drop(work);
-        // Not under the lock: the last one of a stack ends it.
+        // Drop the streams without the lock, because dropping the last stream of a stack calls `stop`.
         drop(closed);
     }
 
-    /// Looks at all closed streams once; how many are not finished.
+    /// Checks each closed stream once. Returns the number of unfinished streams.
     pub(crate) fn step(&self) -> usize {
         self.state.look_at_closed()
     }
@@ -128,7 +128,7 @@ impl State {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the thread runs, which it is made to.
+    /// Starts the thread if needed. Returns true if it runs.
     fn runs(self: &Arc<Self>, work: &mut Work) -> bool {
         if !work.running {
             let state = self.clone();
@@ -160,7 +160,8 @@ impl State {
     }
 
     fn look_at_closed(&self) -> usize {
-        // Not under the lock: a stream may want a timer, and the last one of a stack ends it.
+        // Call streams without the lock: a stream may set a timer, and dropping the last stream of a stack calls
+        // `stop`.
         let mut all = core::mem::take(&mut self.lock().closed);
         all.retain(|stream| !stream.closed());
         let mut work = self.lock();

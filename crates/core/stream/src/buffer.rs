@@ -1,7 +1,7 @@
-//! Buffers that travel without being copied: one is filled, lent to a stream and handed back when it has been
-//! sent.
+//! Buffers that are sent without a copy. The program fills a buffer and lends it to a stream. The stream returns it
+//! after sending.
 //!
-//! This, `received` and `register` are the only places with unsafe code.
+//! Only this module, `received`, `register` and `target` have unsafe code.
 #![allow(unsafe_code)]
 
 use crate::error::SetUpError;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use via::error::RegisterError;
 use via::{DataSegment, MemAttributes, Memory, Nic};
 
-/// Registered memory to be filled and sent. Read and written as a slice.
+/// Registered memory for sending. The program reads and writes it as a slice.
 ///
 /// ```
 /// # use sovia_stream::{Configuration, Stack};
@@ -41,7 +41,7 @@ use via::{DataSegment, MemAttributes, Memory, Nic};
 pub struct Buffer<N: Nic + 'static> {
     registered: Registered<N>,
     len: usize,
-    /// Has the tag, which must outlive what is registered with it.
+    /// Keeps the stack's protection tag alive, which must outlive the registration.
     _stack: Arc<Shared<N>>,
 }
 
@@ -51,12 +51,13 @@ impl<N: Nic + 'static> Buffer<N> {
         Ok(Buffer { registered, len, _stack: stack.clone() })
     }
 
-    /// Bytes of it, for a descriptor.
+    /// Returns a segment for part of the buffer.
     pub(crate) fn segment(&self, at: usize, len: usize) -> DataSegment {
         self.registered.memory.segment(at, len as u32, self.registered.handle)
     }
 
-    /// The same bytes, registered once more for a stream that has a tag of its own.
+    /// Registers the buffer again for a stream with its own protection tag. Returns `None` if the stream has no tag of
+    /// its own.
     pub(crate) fn under(&self, tag: &Tag<N>) -> Result<Option<Registered<N>>, RegisterError> {
         if !tag.is_own() {
             return Ok(None);
@@ -75,15 +76,16 @@ impl<N: Nic + 'static> Deref for Buffer<N> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes of memory that this value owns and no other code touches: the NIC does
-        // only while a send is posted, and then the stream owns the value.
+        // SAFETY: the slice covers `len` bytes of initialized memory that only this value owns. The NIC reads them only
+        // while a send is posted. During that time the stream owns the value, so no slice exists.
         unsafe { core::slice::from_raw_parts(self.start().as_ptr(), self.len) }
     }
 }
 
 impl<N: Nic + 'static> DerefMut for Buffer<N> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`.
+        // SAFETY: the slice covers `len` bytes of initialized memory that only this value owns, and `&mut self`
+        // excludes other slices. The NIC reads them only while a send is posted, when the stream owns the value.
         unsafe { core::slice::from_raw_parts_mut(self.start().as_ptr(), self.len) }
     }
 }

@@ -1,26 +1,26 @@
-//! What can go wrong with a stream, an enum for each kind of call.
+//! Errors of streams, with an enum for each kind of call.
 
 use sovia_proto::Violation;
 use sovia_proto::configuration::Invalid;
 use std::io;
 use via::error::{Cause, CqError, CreateViError, PtagError, RegisterError};
 
-/// Why a connection of a stream is over before both ends have closed it.
+/// Reason for which a connection ended before both programs closed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reset {
-    /// The peer's process has ended. What it had sent has been read before.
+    /// The peer's process has ended. The program has read all bytes that the process sent before.
     #[error("the peer's process has ended")]
     PeerDied,
-    /// The peer has closed its stream while this end still had something to say, or has given it up.
+    /// The peer has aborted its stream, or closed it while this end still had bytes to send.
     #[error("the peer has closed the connection")]
     PeerClosed,
     /// The provider has broken the connection.
     #[error("the connection is broken: {0}")]
     Broken(Cause),
-    /// The peer does not keep to the protocol.
+    /// The peer has violated the protocol.
     #[error(transparent)]
     Protocol(Violation),
-    /// This end's program has given it up ([`crate::Stream::abort`]).
+    /// This end's program has aborted the connection ([`crate::Stream::abort`]).
     #[error("the connection was given up")]
     Aborted,
 }
@@ -35,15 +35,15 @@ impl From<Option<Cause>> for Reset {
     }
 }
 
-/// Why buffers cannot stay registered ([`crate::Stack::set_caching`]).
+/// Reason for which buffers cannot stay registered ([`crate::Stack::set_caching`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CachingError {
-    /// The kernel does not tell of memory that goes away: it forbids userfaultfd (`EPERM`,
-    /// `ENOSYS`), is too old (`EINVAL`: before Linux 5.18), or this process is a forked child of the
-    /// one that is told (`ECHILD`). The number is the system call's error.
+    /// The kernel does not report memory that is taken away. The number is the error of the system call. `EPERM` or
+    /// `ENOSYS`: the kernel forbids userfaultfd. `EINVAL`: the kernel is older than Linux 5.18. `ECHILD`: this process
+    /// is a forked child of the process that gets the reports.
     #[error("the kernel cannot report memory that is unmapped (error {0})")]
     Unnoticed(i32),
-    /// There is a limit of caches in one process.
+    /// The process has too many caches.
     #[error("too many stacks of this process have a cache of buffers")]
     TooMany,
 }
@@ -54,13 +54,13 @@ impl From<sovia_sys::Errno> for CachingError {
     }
 }
 
-/// Why a call that moves bytes has moved none.
+/// Reason for which a call has transferred no bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// It would have to wait, and is not to.
+    /// The call would have to wait, but must not.
     #[error("the call would block")]
     WouldBlock,
-    /// The time is over.
+    /// The time has expired.
     #[error("timed out")]
     TimedOut,
     /// This end has closed its sending half.
@@ -69,12 +69,12 @@ pub enum TransferError {
     /// The connection is lost.
     #[error(transparent)]
     Reset(#[from] Reset),
-    /// A lent buffer is longer than what one packet carries.
+    /// A lent buffer is longer than a packet.
     #[error("{len} bytes do not fit a packet of {chunk} bytes")]
     TooLong {
-        /// Bytes that were lent.
+        /// Number of bytes lent.
         len: usize,
-        /// Bytes of a packet.
+        /// Largest number of bytes of a packet.
         chunk: usize,
     },
     /// The program's buffer cannot be registered.
@@ -97,45 +97,45 @@ impl From<TransferError> for io::Error {
     }
 }
 
-/// Why an end of a stream cannot be set up.
+/// Reason for which an end of a stream cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetUpError {
-    /// There is no such configuration.
+    /// The configuration is invalid.
     #[error("{0}")]
     Configuration(Invalid),
-    /// The NIC has too few of something for this configuration; says of what.
+    /// The NIC offers less of a resource than this configuration needs.
     #[error("the NIC offers less than this configuration needs: {0}")]
     TooSmall(&'static str),
-    /// No protection tag.
+    /// The protection tag could not be created.
     #[error(transparent)]
     Ptag(#[from] PtagError),
-    /// Its buffers cannot be registered.
+    /// The buffers could not be registered.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// No VI.
+    /// The VI could not be created.
     #[error(transparent)]
     Vi(#[from] CreateViError),
-    /// No completion queue, which SOVIA_HANDLER needs.
+    /// The completion queue for SOVIA_HANDLER could not be created.
     #[error(transparent)]
     Cq(#[from] CqError),
-    /// A thread that the stream needs cannot be started.
+    /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::ErrorKind),
 }
 
-/// Why a connection does not come about.
+/// Reason for which a connection cannot be established.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// This end cannot be set up.
+    /// This end could not be created.
     #[error(transparent)]
     SetUp(#[from] SetUpError),
-    /// The VIs are not connected.
+    /// The VIs could not be connected.
     #[error(transparent)]
     Vi(#[from] via::error::ConnectError),
-    /// They were, and then lost each other, or the peer speaks another protocol.
+    /// The VIs were connected but then lost the connection, or the peer uses another protocol.
     #[error(transparent)]
     Reset(#[from] Reset),
-    /// The time is over.
+    /// The time has expired.
     #[error("timed out")]
     TimedOut,
 }
@@ -157,16 +157,16 @@ impl From<ConnectError> for io::Error {
     }
 }
 
-/// Why no stream is accepted.
+/// Reason for which no stream was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
-    /// No requester has come, and the call is not to wait.
+    /// No request has arrived, and the call must not wait.
     #[error("no connection request is waiting")]
     WouldBlock,
-    /// The time is over.
+    /// The time has expired.
     #[error("timed out")]
     TimedOut,
-    /// The listener can listen no more.
+    /// The listener cannot listen any more.
     #[error(transparent)]
     Listen(#[from] via::error::ConnectError),
 }

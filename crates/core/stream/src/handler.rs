@@ -1,6 +1,6 @@
-//! SOVIA_HANDLER's thread (ICS figure 4b): it waits on the one completion queue to which the
-//! receive queues of all streams are attached, finds the stream of each entry, and handles the
-//! arrival. It runs while there are such streams.
+//! SOVIA_HANDLER's thread (ICS figure 4b). The receive queues of all streams are attached to one completion queue. The
+//! thread waits for an entry, finds the stream of the entry, and handles the arrival. The thread runs while such
+//! streams exist.
 
 use crate::error::SetUpError;
 use core::time::Duration;
@@ -9,23 +9,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use via::{CompletionQueue, Nic};
 
-/// How long the thread waits at most before it looks whether there are streams left.
+/// Longest time that the thread waits before it checks whether any streams are left.
 const NAP: Duration = Duration::from_millis(500);
 
-/// A stream, as the thread knows it.
+/// The operation of a stream that the thread uses.
 pub(crate) trait Handled: Send + Sync {
-    /// Handles one arrival, for which the completion queue had an entry.
+    /// Handles one arrival, after the thread has taken its entry from the completion queue.
     fn handle(&self);
 }
 
-/// The thread, and the streams that it handles arrivals for.
+/// The handler thread and its streams.
 pub(crate) struct Handler<N: Nic + 'static>(Arc<State<N>>);
 
 struct State<N: Nic + 'static>(Mutex<Handling<N>>);
 
 struct Handling<N: Nic + 'static> {
     queue: Option<Arc<N::Cq>>,
-    /// Entries that the streams may need at once.
+    /// Largest number of entries that the streams need at once.
     entries: u32,
     streams: HashMap<u64, Weak<dyn Handled>>,
     running: bool,
@@ -44,7 +44,7 @@ impl<N: Nic + 'static> State<N> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the thread ends, for want of streams.
+    /// Returns true if the thread must end because there are no streams.
     fn ends(&self) -> bool {
         let mut handling = self.lock();
         handling.running = !handling.streams.is_empty();
@@ -53,7 +53,7 @@ impl<N: Nic + 'static> State<N> {
 }
 
 impl<N: Nic + 'static> Handler<N> {
-    /// The completion queue, with room for another stream's receives. Each call is answered by a
+    /// Returns the completion queue, with room for another stream's receives. The caller must later call
     /// [`Handler::leave`].
     pub(crate) fn queue(&self, nic: &N, receives: usize) -> Result<Arc<N::Cq>, SetUpError> {
         let mut handling = self.0.lock();
@@ -62,7 +62,7 @@ impl<N: Nic + 'static> Handler<N> {
         if entries > most {
             return Err(SetUpError::TooSmall("entries in a completion queue"));
         }
-        // In steps, so that it is rarely changed.
+        // Grow in powers of two, so that the queue is seldom resized.
         let wanted = entries.next_power_of_two().min(most);
         let queue = match handling.queue.take() {
             Some(queue) => {
@@ -78,14 +78,14 @@ impl<N: Nic + 'static> Handler<N> {
         Ok(queue)
     }
 
-    /// A stream is no more, or has not come about.
+    /// Removes a stream that has ended, or that could not be created.
     pub(crate) fn leave(&self, id: u64, receives: usize) {
         let mut handling = self.0.lock();
         handling.entries -= receives as u32;
         handling.streams.remove(&id);
     }
 
-    /// Handles the arrivals of the stream of that number from now on.
+    /// Handles the arrivals of stream `id` from now on.
     pub(crate) fn join(&self, id: u64, stream: Weak<dyn Handled>) -> Result<(), SetUpError> {
         let mut handling = self.0.lock();
         handling.streams.insert(id, stream);

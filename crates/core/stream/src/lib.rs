@@ -1,8 +1,8 @@
-//! SOVIA: byte streams over Virtual Interfaces, over any provider.
+//! SOVIA's byte streams over Virtual Interfaces, on any provider.
 //!
-//! A [`Stack`] is a NIC with what its streams share. It connects a [`Stream`] to the listener at
-//! an address, or makes a [`Listener`]. Both ends choose a [`Configuration`] of the papers' table 4;
-//! they need not choose the same, but for the handshake: SOVIA_3WAY and SOVIA_RDMA talk to their like only.
+//! A [`Stack`] is a NIC with the state that its streams share. A stack connects a [`Stream`] to the listener at an
+//! address, or creates a [`Listener`]. Each end chooses a [`Configuration`] from table 4 of the papers. The two
+//! configurations may differ, except in the handshake: both ends must use SOVIA_3WAY, or both SOVIA_RDMA, or neither.
 //!
 //! ```
 //! use sovia_stream::{Configuration, Stack};
@@ -32,16 +32,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - `stack`, `unconnected`, `stream`, `listener`, [`error`]: what a program has in its hands, and
-//!   `buffer`, `received`: memory that travels without being copied;
-//! - `core`: one end: what a session (`sovia_proto::session`) says, done with descriptors;
-//! - `shared`: what the streams of a stack share;
-//! - `memory`, `register`, `will`: registered memory, the program's own for one send, and what is
-//!   left to the peer of a process that dies;
-//! - `cache`: the program's memory that stays registered between sends, and what notices that it goes;
-//! - `handler`, `background`: the threads: SOVIA_HANDLER's, and the one for timers and for streams
-//!   that their programs have closed (the papers' close thread). The papers' connection thread is
-//!   the listener's.
+//! - `stack`, `unconnected`, `stream`, `listener`, [`error`]: the types that a program uses;
+//! - `buffer`, `received`: memory that is sent and received without a copy;
+//! - `core`: one end of a stream, which executes the decisions of a session (`sovia_proto::session`) with descriptors;
+//! - `shared`: state that the streams of a stack share;
+//! - `memory`, `register`, `will`: registered memory, registration of a program's buffer for one send, and bytes that a
+//!   dead process leaves to its peer;
+//! - `cache`: the registration cache, and the code that detects when cached memory is unmapped;
+//! - `handler`, `background`: the threads: SOVIA_HANDLER's, and a second thread. The second thread runs timers and
+//!   finishes streams that their programs have closed (the papers' close thread). Each listener has the papers'
+//!   connection thread.
 //!
 //! Papers: SOVIA, ICS 2001 (cited as ICS) and CLUSTER 2001.
 

@@ -1,4 +1,4 @@
-//! Accepting streams while the program is busy.
+//! A listener that accepts streams while the program is busy.
 
 use crate::core::Patience;
 use crate::error::{AcceptError, SetUpError};
@@ -14,13 +14,13 @@ use std::time::Instant;
 use via::error::ConnectError;
 use via::{Connection, NetAddress, Nic};
 
-/// Streams that wait to be accepted at most; further requests are rejected.
+/// Largest number of streams that wait for the program. Further requests are rejected.
 const BACKLOG: usize = 128;
-/// How long the thread waits for a request at most before it looks whether the listener is gone.
+/// Longest time that the thread waits for a request before it checks whether the listener still exists.
 const NAP: Duration = Duration::from_millis(200);
 
-/// Waits for connections at an address, by a thread of its own (the papers' connection thread).
-/// Dropping it ends that; streams that have not been accepted are closed.
+/// Waits for connections at an address, in its own thread (the papers' connection thread). Dropping the listener ends
+/// the thread, and closes streams that the program has not accepted.
 ///
 /// ```
 /// # use sovia_stream::{Configuration, Stack};
@@ -58,7 +58,7 @@ struct Waiting<N: Nic + 'static> {
 #[derive(Debug)]
 struct State<N: Nic + 'static> {
     streams: VecDeque<(Stream<N>, NetAddress)>,
-    /// Why the thread waits for no more requests.
+    /// Error that ended the thread.
     failed: Option<ConnectError>,
     stop: bool,
 }
@@ -80,12 +80,12 @@ impl<N: Nic + 'static> Listener<N> {
         Ok(Listener { shared, local: local.clone() })
     }
 
-    /// The address at which it listens.
+    /// Returns the address of the listener.
     pub fn local_address(&self) -> &NetAddress {
         &self.local
     }
 
-    /// The next stream, waiting for it.
+    /// Waits for the next stream.
     ///
     /// # Errors
     /// [`AcceptError::Listen`].
@@ -93,7 +93,7 @@ impl<N: Nic + 'static> Listener<N> {
         self.accepted(Patience::Endless).map(|(stream, _)| stream)
     }
 
-    /// The next stream and the address that its peer gave as its own, waiting no longer than that.
+    /// Waits up to `timeout` for the next stream. Returns the stream and its peer's address, as the peer gave it.
     ///
     /// # Errors
     /// [`AcceptError::TimedOut`], or [`AcceptError::WouldBlock`] with a timeout of zero.
@@ -165,7 +165,7 @@ impl<N: Nic + 'static> Waiting<N> {
         }
     }
 
-    /// Accepts one request; one that cannot be accepted concerns its requester only.
+    /// Accepts one request. An error affects only the requester.
     fn accept(
         &self,
         stack: &Arc<Shared<N>>,

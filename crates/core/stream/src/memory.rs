@@ -1,5 +1,5 @@
-//! The registered memory of one end: descriptors, the buffers behind its receives, those into which
-//! outgoing bytes are copied, and the small bodies of control packets.
+//! The registered memory of one end: descriptors, buffers of receives, buffers for copies of outgoing bytes, and bodies
+//! of control packets.
 
 use crate::error::SetUpError;
 use sovia_proto::configuration::Configuration;
@@ -9,7 +9,7 @@ use via::descriptor::{ALIGNMENT, DescriptorRef, RemoteSegment};
 use via::error::RegisterError;
 use via::{Control, DataSegment, DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Ptag};
 
-/// Memory, registered for as long as this lives.
+/// Memory that stays registered while this value lives.
 #[derive(Debug)]
 pub(crate) struct Registered<N: Nic + 'static> {
     nic: Arc<N>,
@@ -35,27 +35,27 @@ impl<N: Nic + 'static> Registered<N> {
 
 impl<N: Nic + 'static> Drop for Registered<N> {
     fn drop(&mut self) {
-        // It fails for an unknown handle only, and this one is known.
+        // The call cannot fail, because the handle is known.
         let _ = self.nic.deregister_mem(self.handle);
     }
 }
 
-/// How much of everything an end has.
+/// Numbers of descriptors and buffers of an end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Receives, each with a buffer of a chunk.
+    /// Number of receives. Each has a buffer of one chunk.
     pub(crate) receives: usize,
-    /// Send descriptors.
+    /// Number of send descriptors.
     pub(crate) sends: usize,
-    /// Buffers of a chunk for outgoing bytes.
+    /// Number of buffers of one chunk for outgoing bytes.
     pub(crate) buffers: usize,
     pub(crate) chunk: usize,
 }
 
 impl Sizes {
-    /// What a configuration needs: `w + w/t` receives and a few; as many buffers as packets may be
-    /// unacknowledged, and one that is being filled; a send descriptor for each of those and for
-    /// the acknowledgements that go meanwhile.
+    /// Returns the sizes for a configuration. An end has `w + w/t` receives and a few more. There is a buffer for each
+    /// packet that may be unacknowledged, and one for combining. There is a send descriptor for each buffer, and for
+    /// each acknowledgement sent meanwhile.
     pub(crate) fn of(configuration: &Configuration) -> Sizes {
         let receives = usize::from(configuration.flow.receives());
         let buffers = usize::from(configuration.flow.window) + 1;
@@ -63,7 +63,7 @@ impl Sizes {
     }
 }
 
-/// Where everything lies.
+/// The registered memory, and the positions of its parts.
 #[derive(Debug)]
 pub(crate) struct Slots<N: Nic + 'static> {
     registered: Registered<N>,
@@ -94,17 +94,17 @@ impl<N: Nic + 'static> Slots<N> {
         DescriptorAddress { address: memory.address(at), handle: *handle }
     }
 
-    /// The number of the descriptor at an address: receives first, then sends.
+    /// Returns the index of the descriptor at an address. Receives come first, then sends.
     fn index(&self, at: DescriptorAddress) -> usize {
         (at.address.wrapping_sub(self.registered.memory.address(0)) / ALIGNMENT as u64) as usize
     }
 
-    /// Which receive a completion is of.
+    /// Returns the index of the receive at a descriptor's address.
     pub(crate) fn receive_index(&self, at: DescriptorAddress) -> usize {
         self.index(at).min(self.sizes.receives - 1)
     }
 
-    /// Which send a completion is of.
+    /// Returns the index of the send at a descriptor's address.
     pub(crate) fn send_index(&self, at: DescriptorAddress) -> usize {
         self.index(at).saturating_sub(self.sizes.receives).min(self.sizes.sends - 1)
     }
@@ -117,12 +117,12 @@ impl<N: Nic + 'static> Slots<N> {
         self.bodies_at() + self.sizes.sends * BODY_MAX
     }
 
-    /// Where the buffer of a receive begins.
+    /// Returns the position of the buffer of receive `i`.
     fn receive_at(&self, i: usize) -> usize {
         self.chunks_at() + i * self.sizes.chunk
     }
 
-    /// Where a buffer for outgoing bytes begins.
+    /// Returns the position of buffer `i` for outgoing bytes.
     fn buffer_at(&self, i: usize) -> usize {
         self.chunks_at() + (self.sizes.receives + i) * self.sizes.chunk
     }
@@ -135,19 +135,19 @@ impl<N: Nic + 'static> Slots<N> {
     ) -> DescriptorAddress {
         let at = index * ALIGNMENT;
         let descriptor: Option<DescriptorRef<'_>> = self.registered.memory.descriptor(at);
-        // It lies within the memory, and a descriptor has room for two segments.
+        // The descriptor lies within the memory and has room for two segments, so both calls succeed.
         if let Some(descriptor) = descriptor {
             let _ = descriptor.prepare(data, immediate);
         }
         self.address(at)
     }
 
-    /// A receive, ready to be posted. Its descriptor is the same each time.
+    /// Returns receive `i`, ready to be posted. The descriptor never changes.
     pub(crate) fn receive(&self, i: usize) -> DescriptorAddress {
         self.address(i * ALIGNMENT)
     }
 
-    /// A send of those bytes, ready to be posted.
+    /// Returns a send of `data`, ready to be posted.
     pub(crate) fn send(
         &self,
         i: usize,
@@ -157,7 +157,7 @@ impl<N: Nic + 'static> Slots<N> {
         self.prepared(self.sizes.receives + i, data.as_slice(), Some(immediate))
     }
 
-    /// An RDMA write of those bytes, ready to be posted.
+    /// Returns an RDMA write of `data`, ready to be posted.
     pub(crate) fn write(
         &self,
         i: usize,
@@ -168,14 +168,14 @@ impl<N: Nic + 'static> Slots<N> {
         let at = (self.sizes.receives + i) * ALIGNMENT;
         let to = RemoteSegment { address: to.address, handle: to.handle };
         if let Some(descriptor) = self.registered.memory.descriptor(at) {
-            // A descriptor has room for two segments.
+            // The call cannot fail, because a descriptor has room for two segments.
             let control = Control::OP_RDMAWRITE;
             let _ = descriptor.prepare_rdma(control, to, data.as_slice(), Some(immediate));
         }
         self.address(at)
     }
 
-    /// The body of a control packet, written to its place.
+    /// Writes the body of a control packet to its place, and returns a segment for it.
     pub(crate) fn body(&self, send: usize, bytes: &[u8]) -> DataSegment {
         let at = self.bodies_at() + send * BODY_MAX;
         self.registered.memory.write(at, bytes);
@@ -188,19 +188,19 @@ impl<N: Nic + 'static> Slots<N> {
         self.registered.memory.write(self.buffer_at(buffer) + at, bytes);
     }
 
-    /// The first `len` bytes of a buffer, for a descriptor.
+    /// Returns a segment for the first `len` bytes of a buffer.
     pub(crate) fn filled(&self, buffer: usize, len: u32) -> DataSegment {
         let Registered { memory, handle, .. } = &self.registered;
         memory.segment(self.buffer_at(buffer), len, *handle)
     }
 
-    /// Copies out of the buffer of a receive.
+    /// Copies bytes out of the buffer of a receive.
     pub(crate) fn copy_out(&self, receive: usize, at: usize, out: &mut [u8]) {
         debug_assert!(at + out.len() <= self.sizes.chunk);
         self.registered.memory.read(self.receive_at(receive) + at, out);
     }
 
-    /// The memory of the first `len` bytes of a received message.
+    /// Returns a pointer to the first `len` bytes of a received message.
     pub(crate) fn received(&self, receive: usize, len: u32) -> Option<core::ptr::NonNull<u8>> {
         let memory = &self.registered.memory;
         memory.range(memory.address(self.receive_at(receive)), len)

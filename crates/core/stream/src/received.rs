@@ -1,6 +1,6 @@
-//! Arrived packets where they arrived, which a program reads without copying them.
+//! Arrived packets that the program reads in their receive buffers, without a copy.
 //!
-//! This, `buffer`, `register` and `target` are the only places with unsafe code.
+//! Only this module, `buffer`, `register` and `target` have unsafe code.
 #![allow(unsafe_code)]
 
 use crate::core::Core;
@@ -9,32 +9,31 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use via::Nic;
 
-/// An arrived packet, or the rest of one, as a slice. Dropping it gives its place back to the peer.
+/// An arrived packet, or the rest of one, as a slice. Dropping it returns the packet's place in the window to the peer.
 pub struct Received<'s, N: Nic + 'static> {
     core: &'s Core<N>,
     place: Place,
 }
 
 enum Place {
-    /// In the buffer of that receive.
+    /// In the buffer of the receive with this index.
     Receive { receive: u16, start: NonNull<u8>, len: usize },
     /// In memory of its own.
     Own(Vec<u8>),
 }
 
-// SAFETY: the pointer is to bytes that belong to this value until it is dropped, whichever thread
-// has it.
+// SAFETY: the pointer refers to bytes that only this value uses until it is dropped. So any thread may hold the value.
 unsafe impl<N: Nic + 'static> Send for Received<'_, N> {}
-// SAFETY: shared, it only lends its bytes for reading.
+// SAFETY: a shared reference only gives read access to bytes that no code writes until the value is dropped.
 unsafe impl<N: Nic + 'static> Sync for Received<'_, N> {}
 
 impl<'s, N: Nic + 'static> Received<'s, N> {
-    /// Bytes `had..len` of the buffer of a receive that is not posted.
+    /// Borrows bytes `had..len` in the buffer of a receive that is not posted.
     pub(crate) fn packet(core: &'s Core<N>, receive: u16, len: u32, had: u32) -> Self {
         let start = core.slots.received(usize::from(receive), len);
         let place = match start {
             Some(start) => {
-                // SAFETY: `had` is at most `len`, and so many bytes from `start` on are the buffer's.
+                // SAFETY: `had` is at most `len`, and the buffer has `len` bytes from `start` on.
                 let start = unsafe { start.add(had as usize) };
                 Place::Receive { receive, start, len: (len - had) as usize }
             }
@@ -53,8 +52,8 @@ impl<N: Nic + 'static> Deref for Received<'_, N> {
 
     fn deref(&self) -> &[u8] {
         match &self.place {
-            // SAFETY: the range lies in the core's memory, which it outlives; its receive is not
-            // posted until this is dropped, so the NIC does not write to it.
+            // SAFETY: the range lies in the core's memory, which stays valid while `core` is borrowed. The receive is
+            // not posted until this value is dropped, so the NIC does not write to the range.
             Place::Receive { start, len, .. } => unsafe {
                 core::slice::from_raw_parts(start.as_ptr(), *len)
             },

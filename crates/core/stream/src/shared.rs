@@ -1,4 +1,4 @@
-//! What the streams of a stack share: the NIC, a tag for their memory, and the threads.
+//! State that the streams of a stack share: the NIC, a protection tag for their memory, and the threads.
 
 use crate::background::{Background, Tended};
 use crate::cache::Choice;
@@ -10,11 +10,11 @@ use std::time::Instant;
 use via::error::PtagError;
 use via::{Nic, Ptag};
 
-/// What all streams of a stack share.
+/// State that all streams of a stack share.
 pub(crate) struct Shared<N: Nic + 'static> {
     pub(crate) nic: Arc<N>,
     pub(crate) ptag: Ptag,
-    /// What stays registered of the program's memory.
+    /// The registration cache for the program's memory.
     pub(crate) cache: Choice<N>,
     last: AtomicU64,
     handler: Handler<N>,
@@ -29,7 +29,7 @@ impl<N: Nic + 'static> core::fmt::Debug for Shared<N> {
 }
 
 impl<N: Nic + 'static> Shared<N> {
-    /// What streams over that NIC share, with a tag of its own.
+    /// Creates the state, with a new protection tag.
     pub(crate) fn new(nic: N, background: Background) -> Result<Shared<N>, PtagError> {
         let ptag = nic.create_ptag()?;
         let nic = Arc::new(nic);
@@ -37,7 +37,7 @@ impl<N: Nic + 'static> Shared<N> {
         Ok(Shared { nic, ptag, cache, last, handler, background })
     }
 
-    /// How the NIC sends a program's bytes soonest; see [`crate::Stack::recommended`].
+    /// Returns the way of sending that suits the NIC best; see [`crate::Stack::recommended`].
     pub(crate) fn soonest(&self) -> Transfer {
         match self.nic.attributes().capabilities.sends_execute_in_caller {
             true => Configuration::default().transfer,
@@ -45,7 +45,7 @@ impl<N: Nic + 'static> Shared<N> {
         }
     }
 
-    /// A number that no other stream of this stack has.
+    /// Returns a number that no other stream of this stack has.
     pub(crate) fn fresh(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -54,22 +54,22 @@ impl<N: Nic + 'static> Shared<N> {
         &self.handler
     }
 
-    /// Has a stream's timer go off then; false if there is no thread to see to it.
+    /// Sets a timer for a stream. Returns false if there is no thread to run it.
     pub(crate) fn wake_at(&self, at: Instant, stream: Weak<dyn Tended>) -> bool {
         self.background.wake_at(at, stream)
     }
 
-    /// Goes on with a stream whose program has gone.
+    /// Continues to close a stream that its program has dropped.
     pub(crate) fn finish(&self, stream: Arc<dyn Tended>) {
         self.background.finish(stream);
     }
 
-    /// Looks at all closed streams once; how many are not finished.
+    /// Checks each closed stream once. Returns the number of unfinished streams.
     pub(crate) fn step(&self) -> usize {
         self.background.step()
     }
 
-    /// The program has let go of the stack.
+    /// Notes that the program has dropped the stack.
     pub(crate) fn leave(&self) {
         self.background.leave();
     }
@@ -79,7 +79,7 @@ impl<N: Nic + 'static> Drop for Shared<N> {
     fn drop(&mut self) {
         self.background.stop();
         self.cache.end();
-        // All that had the tag is gone.
+        // The call cannot fail: all objects with the tag have been dropped.
         let _ = self.nic.destroy_ptag(self.ptag);
     }
 }

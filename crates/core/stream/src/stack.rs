@@ -1,4 +1,4 @@
-//! Streams over a NIC, as a program begins with them.
+//! Streams over a NIC: the type with which a program begins.
 
 use crate::background::Background;
 use crate::buffer::Buffer;
@@ -18,25 +18,25 @@ use std::time::Instant;
 use via::error::ConnectError::NoMatch;
 use via::{NetAddress, Nic, Vi};
 
-/// For how long no listener must have waited at an address before it is believed that none is there:
-/// a listener does not wait while it takes a request, nor before its thread has begun. On a busy
-/// machine that thread may not run for some tenths of a second.
+/// Time without a listener at an address after which [`Stack::connect`] reports that there is none. A listener does not
+/// wait while it accepts a request, nor before its thread has begun. On a busy machine that thread may not run for some
+/// tenths of a second.
 const NO_LISTENER: Duration = Duration::from_secs(1);
-/// How many requests must have met no listener as well: a machine that stands still for a second gives no
-/// listener the time to begin.
+/// Number of requests without a listener that are needed as well. A machine that stops for a second gives no listener
+/// the time to begin.
 const TRIES: u32 = 500;
-/// How long after a request that met no listener the next is made.
+/// Pause after a request that found no listener.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Streams over a NIC. It may be dropped before they are; but a program that drops a stack which is to be
-/// stepped gives up what its closed streams have not sent yet.
+/// Streams over a NIC. A program may drop a stack before its streams. Exception: dropping a stepped stack loses the
+/// bytes that its closed streams have not sent yet.
 ///
 /// ```
 /// use sovia_stream::{Configuration, Stack};
 /// use via_shm::ShmNic;
 ///
 /// let stack = Stack::new(ShmNic::open("stack-example")?)?;
-/// // What suits this provider; a listener or a stream may be given another one.
+/// The configuration that suits this provider. A listener or a stream may use another one.
 /// let configuration = Configuration { chunk: 16 << 10, ..stack.recommended() };
 /// let listener = stack.listen(&stack.nic().address(b"echo"), &configuration)?;
 /// println!("listening at {}", listener.local_address());
@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
 
 impl<N: Nic + 'static> Stack<N> {
-    /// Streams over that NIC. Threads are started when they are needed.
+    /// Creates a stack over `nic`. The stack starts its threads when it needs them.
     ///
     /// # Errors
     /// [`SetUpError::Ptag`].
@@ -54,9 +54,8 @@ impl<N: Nic + 'static> Stack<N> {
         Stack::with(nic, Background::threaded())
     }
 
-    /// Streams over that NIC without a thread of their own, for simulation: combined bytes wait
-    /// until [`Stream::flush`], and closed streams go on with [`Stack::step`], for as long as there is
-    /// a stack to step.
+    /// Creates a stack without its own threads, for simulation. Combined bytes wait until [`Stream::flush`]. Closed
+    /// streams continue only in [`Stack::step`], while the stack exists.
     ///
     /// # Errors
     /// [`SetUpError::Ptag`].
@@ -68,22 +67,20 @@ impl<N: Nic + 'static> Stack<N> {
         Ok(Stack(Arc::new(Shared::new(nic, background)?)))
     }
 
-    /// The NIC.
+    /// Returns the NIC.
     pub fn nic(&self) -> &N {
         &self.0.nic
     }
 
-    /// The configuration that suits the NIC best where nothing else is asked for: SOVIA_DACKS, with
-    /// HYBRID where a send is over when its call returns, and COPY where it is not. There a program
-    /// that lends its buffer to the NIC has to wait for the far side before it has it back, at each
-    /// packet, which costs more than a copy does.
+    /// Returns the configuration that suits the NIC best: SOVIA_DACKS, with HYBRID if the NIC completes sends within
+    /// the call, and with COPY if not. Without completion in the call, a program that sends from its own buffer waits
+    /// for the peer with each packet. Waiting costs more than a copy.
     pub fn recommended(&self) -> Configuration {
         Configuration { transfer: self.0.soonest(), ..Configuration::default() }
     }
 
-    /// Connects to the listener at `remote`, within the timeout (`None`: however long it
-    /// takes). Returns once the peer has sent its terms. That there is no listener is found out after
-    /// a second.
+    /// Connects to the listener at `remote`, within the timeout (`None`: no limit). Returns after the peer has sent its
+    /// terms. Detecting that there is no listener takes a second.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -95,7 +92,7 @@ impl<N: Nic + 'static> Stack<N> {
     ) -> Result<Stream<N>, ConnectError> {
         let begin = Instant::now();
         let end = self.unconnected(configuration)?;
-        // Tells this end from others, for logs.
+        // Distinguishes this end from others in logs.
         let mut name = std::process::id().to_be_bytes().to_vec();
         name.extend(self.0.fresh().to_be_bytes());
         let local = NetAddress::new(&self.nic().attributes().local_address, &name);
@@ -118,11 +115,11 @@ impl<N: Nic + 'static> Stack<N> {
         }
     }
 
-    /// Listens at an address of the NIC's: from now on connections are accepted by a thread of the
-    /// listener's, whatever the program does (ICS section 4.3).
+    /// Listens at an address of the NIC. From now on a thread of the listener accepts connections, even while the
+    /// program is busy (ICS section 4.3).
     ///
     /// # Errors
-    /// [`SetUpError`] for a configuration that cannot be, or without a thread.
+    /// [`SetUpError`] for an invalid configuration, or if the thread cannot be started.
     pub fn listen(
         &self,
         local: &NetAddress,
@@ -131,7 +128,7 @@ impl<N: Nic + 'static> Stack<N> {
         Listener::new(&self.0, local, configuration)
     }
 
-    /// An end to be connected by the caller.
+    /// Creates an end that the caller connects.
     ///
     /// # Errors
     /// [`SetUpError`].
@@ -139,7 +136,7 @@ impl<N: Nic + 'static> Stack<N> {
         Unconnected::new(&self.0, configuration)
     }
 
-    /// A registered buffer of so many bytes (at least one), to be filled and lent
+    /// Allocates a registered buffer of `len` bytes (at least one). The program can fill it and lend it
     /// ([`Stream::lend`]) to any stream of this stack.
     ///
     /// # Errors
@@ -148,34 +145,34 @@ impl<N: Nic + 'static> Stack<N> {
         Buffer::new(&self.0, len)
     }
 
-    /// Chooses whether the program's buffers stay registered between sends. Without it that is
-    /// [`Caching::Noticed`] where registering is not free and the kernel allows it, else
-    /// [`Caching::Off`]. Where registering is free nothing is ever cached. What was cached is given up.
+    /// Chooses whether the program's buffers stay registered between sends, and gives up all cached buffers. The
+    /// default is [`Caching::Noticed`] where registering has a cost and the kernel supports it, and otherwise
+    /// [`Caching::Off`]. Where registering is free, the stack never caches.
     ///
     /// # Errors
-    /// [`CachingError`] for [`Caching::Noticed`]; then everything stays as it was.
+    /// [`CachingError`] for [`Caching::Noticed`]. The choice does not change then.
     pub fn set_caching(&self, caching: Caching) -> Result<(), CachingError> {
         self.0.cache.set(caching, &self.0.nic)
     }
 
-    /// Whether buffers stay registered.
+    /// Returns the current choice of caching.
     pub fn caching(&self) -> Caching {
         self.0.cache.get(&self.0.nic)
     }
 
-    /// The memory at these addresses goes away, or may have other pages from now on: to be called
-    /// before it is freed or unmapped, with [`Caching::Told`]
-    /// (`stack.forget(buffer.as_ptr_range())`). Sends that are under way are not disturbed.
+    /// Tells the cache that the memory at these addresses will be freed or unmapped, or may get other pages. With
+    /// [`Caching::Told`], call it before freeing or unmapping (`stack.forget(buffer.as_ptr_range())`). Sends in
+    /// progress are not affected.
     pub fn forget(&self, memory: Range<*const u8>) {
         self.0.cache.forget(&(memory.start.addr()..memory.end.addr()));
     }
 
-    /// What the registration cache has done.
+    /// Returns the counters of the registration cache.
     pub fn cache_counters(&self) -> CacheCounters {
         self.0.cache.counters()
     }
 
-    /// Goes on closing the streams of a stepped stack; how many are not finished.
+    /// Continues to close the streams of a stepped stack. Returns the number of unfinished streams.
     pub fn step(&self) -> usize {
         self.0.step()
     }

@@ -1,7 +1,7 @@
 use super::*;
 use via_sim::{Config, Network, SimNic};
 
-/// Two ends of a stream, connected, and the network that is to be stepped for them.
+/// Returns two connected ends of a stream. The caller steps `network`.
 fn pair(stacks: &[Stack<SimNic>; 2], network: &Network) -> [Stream<SimNic>; 2] {
     let configuration = "SOVIA_DACKS,w=2,t=1,copy".parse().unwrap();
     let ends = stacks.each_ref().map(|stack| stack.unconnected(&configuration).unwrap());
@@ -21,7 +21,7 @@ fn stacks(network: &Network) -> [Stack<SimNic>; 2] {
     ["a", "b"].map(|name| Stack::stepped(network.nic(name)).unwrap())
 }
 
-/// Writes until the window is used up, and closes with bytes that are not sent.
+/// Writes until the window is used up, and closes the stream with unsent bytes.
 fn close_unfinished(stream: Stream<SimNic>) {
     stream.write_within(&[1; 100], Duration::from_millis(1)).unwrap();
     while stream.try_write(&[2; 100]).is_ok() {}

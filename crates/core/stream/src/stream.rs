@@ -1,4 +1,4 @@
-//! The stream, as a program has it.
+//! The stream type of a program.
 
 use crate::buffer::Buffer;
 use crate::core::{Borrowed, Core, Patience};
@@ -14,28 +14,28 @@ use via::Nic;
 
 /// A stream of bytes in both directions, over a VI.
 ///
-/// Several threads may use it at once; what each writes by one call of [`Stream::write`] up to a
-/// packet's length stays together. `Read` and `Write` are there for `&Stream` as well. Dropping it
-/// closes it: at once, and what has been written still arrives ([`Stream::close`]).
+/// Several threads may use a stream at once. The bytes of one [`Stream::write`] call stay together, up to a packet's
+/// length. `Read` and `Write` are also implemented for `&Stream`. Dropping a stream closes it at once, and written
+/// bytes still arrive ([`Stream::close`]).
 ///
-/// **A writer may be ahead of its reader by the window**: `w` packets of at most a chunk each,
-/// however short, as in the papers.
+/// **A writer can be ahead of its reader by the window**: `w` packets of at most a chunk each. Short packets count
+/// fully, as in the papers.
 #[derive(Debug)]
 pub struct Stream<N: Nic + 'static>(pub(crate) Arc<Core<N>>);
 
 impl<N: Nic + 'static> Stream<N> {
-    /// How it was configured at this end.
+    /// Returns the configuration of this end.
     pub fn configuration(&self) -> &Configuration {
         &self.0.configuration
     }
 
-    /// Its state (ICS figure 11).
+    /// Returns the stream's state (ICS figure 11).
     pub fn state(&self) -> State {
         self.0.state()
     }
 
-    /// Writes all bytes, waiting for room. Returns how many were written before the connection
-    /// was lost, if any were.
+    /// Writes all bytes, and waits for room. If the connection is lost after some bytes, returns the number of written
+    /// bytes.
     ///
     /// # Errors
     /// [`TransferError::Shut`], [`TransferError::Reset`].
@@ -43,62 +43,60 @@ impl<N: Nic + 'static> Stream<N> {
         self.0.write(bytes, Patience::Endless)
     }
 
-    /// Writes what there is room for now, at least one byte. What it sends is copied, whatever the
-    /// configuration says: the program has its buffer back at once.
+    /// Writes the bytes that there is room for now, at least one. The call always copies, whatever the configuration
+    /// says, so the program can reuse its buffer at once.
     ///
     /// # Errors
-    /// As for [`Stream::write`], and [`TransferError::WouldBlock`].
+    /// Like [`Stream::write`], and [`TransferError::WouldBlock`].
     pub fn try_write(&self, bytes: &[u8]) -> Result<usize, TransferError> {
         self.0.write(bytes, Patience::None)
     }
 
-    /// Writes as much as there is room for within that time, at least one byte. Copies, as
-    /// [`Stream::try_write`] does.
+    /// Writes the bytes that find room within `timeout`, at least one. Copies like [`Stream::try_write`].
     ///
     /// # Errors
-    /// As for [`Stream::write`], and [`TransferError::TimedOut`].
+    /// Like [`Stream::write`], and [`TransferError::TimedOut`].
     pub fn write_within(&self, bytes: &[u8], timeout: Duration) -> Result<usize, TransferError> {
         self.0.write(bytes, Patience::of(Some(timeout)))
     }
 
-    /// Reads some bytes, waiting for the first; 0 at the stream's end. What waits to be combined is
-    /// sent first.
+    /// Reads some bytes, and waits for the first; 0 at the stream's end. First sends the combined bytes that wait.
     ///
     /// # Errors
-    /// [`TransferError::Reset`], once everything that came before has been read.
+    /// [`TransferError::Reset`], once the program has read all bytes that arrived before.
     pub fn read(&self, out: &mut [u8]) -> Result<usize, TransferError> {
         self.0.read(out, Patience::Endless)
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that have arrived.
     ///
     /// # Errors
-    /// As for [`Stream::read`], and [`TransferError::WouldBlock`].
+    /// Like [`Stream::read`], and [`TransferError::WouldBlock`].
     pub fn try_read(&self, out: &mut [u8]) -> Result<usize, TransferError> {
         self.0.read(out, Patience::None)
     }
 
-    /// Reads some bytes, waiting for the first no longer than that.
+    /// Reads some bytes, and waits at most `timeout` for the first.
     ///
     /// # Errors
-    /// As for [`Stream::read`], and [`TransferError::TimedOut`].
+    /// Like [`Stream::read`], and [`TransferError::TimedOut`].
     pub fn read_within(&self, out: &mut [u8], timeout: Duration) -> Result<usize, TransferError> {
         self.0.read(out, Patience::of(Some(timeout)))
     }
 
-    /// Borrows the next packet where it has arrived, waiting for it; `None` at the stream's end.
-    /// It is the reader's until it is dropped, and takes a place of the window meanwhile.
+    /// Waits for the next packet, and borrows it in its receive buffer; `None` at the stream's end. The packet takes a
+    /// place of the window until it is dropped.
     ///
     /// # Errors
-    /// As for [`Stream::read`].
+    /// Like [`Stream::read`].
     pub fn borrow(&self) -> Result<Option<Received<'_, N>>, TransferError> {
         self.borrowed(Patience::Endless)
     }
 
-    /// Borrows the next packet if it is there.
+    /// Borrows the next packet if it has arrived.
     ///
     /// # Errors
-    /// As for [`Stream::try_read`].
+    /// Like [`Stream::try_read`].
     pub fn try_borrow(&self) -> Result<Option<Received<'_, N>>, TransferError> {
         self.borrowed(Patience::None)
     }
@@ -110,20 +108,20 @@ impl<N: Nic + 'static> Stream<N> {
         }))
     }
 
-    /// Lends the first `len` bytes of a buffer to be sent as one packet, waiting for room in the
-    /// window and not for the transfer; [`Stream::reclaim`] hands it back.
+    /// Lends the first `len` bytes of a buffer and sends them as one packet. Waits for room in the window, but not for
+    /// the transfer. [`Stream::reclaim`] returns the buffer.
     ///
     /// # Errors
-    /// The buffer, and as for [`Stream::write`]; [`TransferError::TooLong`] for more than a packet
-    /// carries.
+    /// The buffer, with an error like that of [`Stream::write`]; [`TransferError::TooLong`] for more bytes than a
+    /// packet carries.
     pub fn lend(&self, buffer: Buffer<N>, len: usize) -> Result<(), (Buffer<N>, TransferError)> {
         self.0.lend(buffer, len, Patience::Endless)
     }
 
-    /// As [`Stream::lend`], without waiting.
+    /// Like [`Stream::lend`], without waiting.
     ///
     /// # Errors
-    /// As for [`Stream::lend`], and [`TransferError::WouldBlock`].
+    /// Like [`Stream::lend`], and [`TransferError::WouldBlock`].
     pub fn try_lend(
         &self,
         buffer: Buffer<N>,
@@ -132,48 +130,48 @@ impl<N: Nic + 'static> Stream<N> {
         self.0.lend(buffer, len, Patience::None)
     }
 
-    /// The oldest lent buffer, once its transfer is done, waiting for it; `None` if none is lent.
-    /// Buffers of a lost connection come back too.
+    /// Returns the oldest lent buffer, and waits for its transfer; `None` if no buffer is lent. Also returns buffers of
+    /// a lost connection.
     pub fn reclaim(&self) -> Option<Buffer<N>> {
         self.0.reclaim(Patience::Endless)
     }
 
-    /// The oldest lent buffer whose transfer is done.
+    /// Returns the oldest lent buffer whose transfer is done.
     pub fn try_reclaim(&self) -> Option<Buffer<N>> {
         self.0.reclaim(Patience::None)
     }
 
-    /// Bytes that can be read without waiting.
+    /// Number of bytes that can be read without waiting.
     pub fn readable(&self) -> usize {
         self.0.readable()
     }
 
-    /// Whether a write would take something without waiting.
+    /// Returns true if a write would accept bytes without waiting.
     pub fn is_writable(&self) -> bool {
         self.0.is_writable()
     }
 
-    /// Switches combining on or off, as TCP_NODELAY does; off sends what waits. For streams that
-    /// are configured to combine; others never do.
+    /// Enables or disables combining, like TCP_NODELAY. Disabling sends the bytes that wait. Has no effect on a stream
+    /// that is not configured to combine.
     pub fn set_combining(&self, on: bool) {
         self.0.set_combining(on);
     }
 
-    /// Sends what waits to be combined, as soon as the window lets it.
+    /// Sends the combined bytes that wait, as soon as the window allows it.
     pub fn flush(&self) {
         self.0.flush();
     }
 
-    /// Closes one half, or both. Closing the sending half sends FIN behind all that was written;
-    /// after closing the receiving half, reads are at the stream's end and what arrives is dropped.
+    /// Closes one half or both. Closing the sending half sends FIN after all written bytes. After the receiving half is
+    /// closed, reads return the stream's end, and the stream drops arriving bytes.
     ///
-    /// With SOVIA_RDMA a thread whose buffer the other end may write to stays in its read until the other end has done so or is
-    /// gone. That does not depend on the other program: only a call that is waiting to write is given leave to, and it writes as
-    /// soon as it has leave. A peer that is stopped, or that breaks the protocol and never writes, delays the thread;
-    /// [`Stream::abort`] releases it from that.
+    /// With SOVIA_RDMA, a thread whose buffer the peer may write to stays in its read until the peer has written or is
+    /// gone. This wait does not depend on the peer's program: only a call that waits to write gets permission, and it
+    /// then writes at once. A stopped peer, or a peer that breaks the protocol and never writes, delays the thread.
+    /// [`Stream::abort`] releases the thread in this case.
     ///
     /// # Errors
-    /// None; the result is that of `TcpStream`'s.
+    /// None. The signature is that of `TcpStream::shutdown`.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Read {
             self.0.shutdown();
@@ -184,12 +182,11 @@ impl<N: Nic + 'static> Stream<N> {
         Ok(())
     }
 
-    /// Closes it and returns at once. What has been written arrives: if it cannot all be sent now,
-    /// a thread of the stack's sees to it (the papers' close thread). A peer that goes on writing
-    /// finds the connection lost.
+    /// Closes the stream and returns at once. All written bytes arrive: if they cannot be sent now, a thread of the
+    /// stack sends them (the papers' close thread). A peer that continues to write loses the connection.
     pub fn close(self) {}
 
-    /// Gives the connection up: what is not sent is not sent, and the peer finds it lost.
+    /// Aborts the connection. Bytes that have not been sent are lost, and the peer finds the connection lost.
     pub fn abort(self) {
         self.0.abort();
     }

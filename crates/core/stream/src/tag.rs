@@ -5,11 +5,11 @@ use std::sync::Arc;
 use via::error::PtagError;
 use via::{Nic, Ptag};
 
-/// A stream's tag: the one that the streams of a stack share, or its own.
+/// A stream's protection tag: the stack's shared tag, or its own tag.
 ///
-/// A NIC lets a peer write to whatever memory has the tag of the VI that the peer is connected to. So a stream that has its messages
-/// written to where it says has a tag that no other one has. What a program lends to any stream of the stack, and what stays registered
-/// between sends, has the stack's tag, and is registered once more to be sent by such a stream.
+/// A NIC lets a peer write to any writable region that has the tag of the peer's VI. So a stream that accepts RDMA
+/// writes has its own tag. Lent buffers and cached registrations have the stack's tag. A stream with its own tag
+/// registers such memory again before it sends.
 #[derive(Debug)]
 pub(crate) struct Tag<N: Nic + 'static> {
     pub(crate) stack: Arc<Shared<N>>,
@@ -17,12 +17,12 @@ pub(crate) struct Tag<N: Nic + 'static> {
 }
 
 impl<N: Nic + 'static> Tag<N> {
-    /// The stack's.
+    /// Returns the stack's tag.
     pub(crate) fn shared(stack: &Arc<Shared<N>>) -> Tag<N> {
         Tag { stack: stack.clone(), own: None }
     }
 
-    /// One that nothing else has.
+    /// Creates a tag that only this stream uses.
     pub(crate) fn own(stack: &Arc<Shared<N>>) -> Result<Tag<N>, PtagError> {
         Ok(Tag { stack: stack.clone(), own: Some(stack.nic.create_ptag()?) })
     }
@@ -39,7 +39,7 @@ impl<N: Nic + 'static> Tag<N> {
 impl<N: Nic + 'static> Drop for Tag<N> {
     fn drop(&mut self) {
         if let Some(ptag) = self.own {
-            // All that had it is gone.
+            // The call cannot fail: all objects with the tag have been dropped.
             let _ = self.stack.nic.destroy_ptag(ptag);
         }
     }

@@ -1,6 +1,6 @@
-//! Where a peer's RDMA writes may go (SOVIA_RDMA): the buffer of a program that reads, or a buffer of the stream's own.
+//! Destinations of a peer's RDMA writes (SOVIA_RDMA): the buffer of a reading program, or a buffer of the stream.
 //!
-//! This, `buffer`, `received` and `register` are the only places with unsafe code.
+//! Only this module, `buffer`, `received` and `register` have unsafe code.
 #![allow(unsafe_code)]
 
 use crate::memory::Registered;
@@ -11,13 +11,14 @@ use sovia_proto::session::Target;
 use via::error::RegisterError;
 use via::{MemAttributes, MemHandle, Memory, Nic};
 
-/// Memory that the peer may write to, and no other stream's peer: the tag is the stream's own.
+/// Returns attributes that let the stream's peer write, and no other stream's peer, because the tag is the stream's
+/// own.
 fn open<N: Nic + 'static>(tag: &Tag<N>) -> MemAttributes {
     debug_assert!(tag.is_own());
     MemAttributes { ptag: Some(tag.ptag()), enable_rdma_write: true, enable_rdma_read: false }
 }
 
-/// The buffer of a read, which the peer may write to until this is dropped.
+/// The buffer of a read. The peer may write to it until the value is dropped.
 pub(crate) struct Lent<'b, N: Nic + 'static> {
     nic: &'b N,
     handle: MemHandle,
@@ -31,8 +32,9 @@ impl<'b, N: Nic + 'static> Lent<'b, N> {
     pub(crate) fn new(tag: &'b Tag<N>, out: &'b mut [u8]) -> Result<Self, RegisterError> {
         let len = u32::try_from(out.len()).unwrap_or(u32::MAX);
         let base = NonNull::from(&mut *out).cast::<u8>();
-        // SAFETY: the bytes stay valid for reads and writes, and no other code of this process uses them, until the lease is
-        // dropped, which deregisters them; after that no NIC touches them. The lease does not hand the memory out.
+        // SAFETY: `out` is mutably borrowed until the value is dropped. So the bytes stay valid for reads and writes,
+        // and no other code of this process uses them. Dropping it deregisters them, and then no NIC accesses them. The
+        // value does not hand the memory out.
         let memory = unsafe { Memory::from_raw(base, len as usize) };
         let handle = tag.stack.nic.register_mem(&memory, open(tag))?;
         let address = memory.address(0);
@@ -50,12 +52,12 @@ impl<'b, N: Nic + 'static> Lent<'b, N> {
 
 impl<N: Nic + 'static> Drop for Lent<'_, N> {
     fn drop(&mut self) {
-        // It fails for an unknown handle only, and this one is known.
+        // The call cannot fail, because the handle is known.
         let _ = self.nic.deregister_mem(self.handle);
     }
 }
 
-/// A buffer of the stream's own, for a chunk.
+/// A buffer of the stream, with the size of a chunk.
 #[derive(Debug)]
 pub(crate) struct Landing<N: Nic + 'static>(Registered<N>);
 
@@ -69,7 +71,7 @@ impl<N: Nic + 'static> Landing<N> {
         Target { address: self.0.memory.address(0), handle: self.0.handle.raw() }
     }
 
-    /// Copies out of it, from byte `at` on.
+    /// Copies bytes out of the buffer, from byte `at` on.
     pub(crate) fn copy_out(&self, at: usize, out: &mut [u8]) {
         let within = self.0.memory.read(at, out);
         debug_assert!(within);

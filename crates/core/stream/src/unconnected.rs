@@ -1,4 +1,4 @@
-//! An end that is about to be connected.
+//! An end that its program connects.
 
 use crate::core::Core;
 use crate::error::SetUpError;
@@ -8,9 +8,8 @@ use sovia_proto::configuration::Configuration;
 use std::sync::Arc;
 use via::Nic;
 
-/// An end with its receives posted, whose VI is to be connected by the caller: for connections that
-/// both ends request ([`via::Vi::connect_peer_request`]), and for programs that step a simulated
-/// network themselves.
+/// An end with posted receives, whose VI the caller must connect. For connections that both ends request
+/// ([`via::Vi::connect_peer_request`]), and for programs that step a simulated network themselves.
 #[derive(Debug)]
 pub struct Unconnected<N: Nic + 'static>(Arc<Core<N>>);
 
@@ -22,12 +21,12 @@ impl<N: Nic + 'static> Unconnected<N> {
         Ok(Unconnected(Core::new(stack, configuration)?))
     }
 
-    /// Its VI, to be connected. Nothing else may be done with it.
+    /// Returns the VI for connecting. The caller must not use it for anything else.
     pub fn vi(&self) -> &N::Vi {
         &self.0.vi
     }
 
-    /// The VI is connected: the stream, which sends its terms to the peer now.
+    /// Returns the stream after the caller has connected the VI. The stream sends its terms to the peer now.
     pub fn connected(self) -> Stream<N> {
         self.0.begin();
         Stream(self.0)

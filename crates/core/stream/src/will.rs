@@ -1,53 +1,53 @@
-//! What waits in the combining buffer, kept where the peer finds it should this process die.
+//! Keeps the bytes of the combining buffer where the peer finds them if this process dies.
 //!
-//! What `write` has accepted arrives, whatever becomes of the writer. Bytes in a posted send do; bytes
-//! in the combining buffer wait in this process's memory, so a copy of them lies in the connection's
-//! [`Bequest`], at their place in the stream modulo its length. An heir that has read `n` bytes from
-//! packets takes those from `n` on. So nothing needs to be taken back when a chunk is flushed: the
-//! heir has then read more.
+//! Bytes that `write` has accepted must arrive even if the writer dies. Bytes in a posted send do. Bytes in the
+//! combining buffer wait in this process's memory, so the connection's [`Bequest`] has a copy of them. Each byte lies
+//! at its position in the stream modulo the bequest's length. A peer that has received `n` bytes in packets takes the
+//! bytes from `n` on. So a flush need not remove bytes: the peer has then received more.
 
 use via::bequest::Bequest;
 
-/// Place in the stream behind the last byte that was combined.
+/// Word with the position after the last combined byte.
 const TAIL: usize = 0;
-/// Place in the stream before which bytes are not here: they went without being combined.
+/// Word with the position before which bytes may be missing here, because they were sent without combining.
 const BASE: usize = 1;
-/// Place in the stream behind its last byte, plus one, once the program has closed.
+/// Word with the position of the stream's end plus one, once the program has closed; 0 before.
 const END: usize = 2;
 
-/// This end's side of the connection's bequest.
+/// This end's use of the connection's bequest.
 #[derive(Debug)]
 pub(crate) struct Will {
     place: Box<dyn Bequest>,
     base: u64,
 }
 
-/// What a dead peer has left.
+/// Bytes that a dead peer has left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heritage {
-    /// The bytes after those that have come in packets.
+    /// The bytes after those received in packets.
     pub(crate) bytes: Vec<u8>,
-    /// The peer had closed the stream behind them.
+    /// Set if the peer had closed the stream after these bytes.
     pub(crate) ended: bool,
 }
 
 impl Will {
-    /// A will in that place, if it has room for `chunk` bytes.
+    /// Creates a will in `place`, if it has room for `chunk` bytes.
     pub(crate) fn new(place: Box<dyn Bequest>, chunk: usize) -> Option<Will> {
         (place.len() >= chunk).then_some(Will { place, base: 0 })
     }
 
-    /// The pieces of `len` bytes from a place in the stream on: where they lie, how many they are.
+    /// Splits `len` bytes from a position in the stream on into pieces of the place. Returns the start and length of
+    /// each.
     fn pieces(&self, from: u64, len: usize) -> [(usize, usize); 2] {
         let at = (from % self.place.len() as u64) as usize;
         let first = len.min(self.place.len() - at);
         [(at, first), (0, len - first)]
     }
 
-    /// Bytes of the stream have been combined; those before `unsent` have been sent.
+    /// Records combined bytes at position `from`. Bytes before `unsent` have been sent.
     pub(crate) fn combined(&mut self, from: u64, bytes: &[u8], unsent: u64) {
         if from == unsent && self.base != from {
-            // The first of a chunk: what is older is no longer here for sure.
+            // The first bytes of a chunk: older bytes may be missing here.
             self.base = from;
             self.place.publish(BASE, from);
         }
@@ -59,13 +59,13 @@ impl Will {
         self.place.publish(TAIL, from + bytes.len() as u64);
     }
 
-    /// The program has closed the stream behind that many bytes.
+    /// Records that the program has closed the stream at position `at`.
     pub(crate) fn ended(&self, at: u64) {
         self.place.publish(END, at + 1);
     }
 
-    /// What the peer has left beyond the `received` bytes that came in packets. Words that no
-    /// honest peer writes leave nothing.
+    /// Returns the bytes that the peer has left after the first `received` bytes. Returns no bytes if the words are
+    /// ones that a correct peer cannot have written.
     pub(crate) fn read(&self, received: u64) -> Heritage {
         let [tail, base, end] = [TAIL, BASE, END].map(|word| self.place.published(word));
         let len = tail.saturating_sub(received);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// Both directions are one, so that an end inherits from itself.
+    /// A bequest with one place for both directions, so an end reads its own bytes.
     #[derive(Debug, Default, Clone)]
     struct Place(Arc<Mutex<(Vec<u8>, [u64; 4])>>);
 
@@ -120,7 +120,7 @@ mod tests {
         will.combined(3, b"def", 0);
         assert_eq!(will.read(0).bytes, b"abcdef");
         assert_eq!(will.read(6).bytes, b"", "they were flushed");
-        // A large message of 100 bytes went by itself, then more was combined, around the end.
+        // A message of 100 bytes went without combining. The next combined bytes wrap around the end of the place.
         let from = 106 + 20;
         will.combined(from, b"0123456789", from);
         assert_eq!(will.read(from).bytes, b"0123456789");

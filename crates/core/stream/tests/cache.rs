@@ -1,8 +1,8 @@
-//! The registration cache, over simulated NICs that pin pages: what is sent is what lies at the
-//! program's addresses, whatever has become of the pages that were registered.
+//! Tests of the registration cache, over simulated NICs that lock pages. A send must transfer the bytes at the
+//! program's addresses, whatever has happened to the registered pages.
 //!
-//! Every test has addresses of its own, which nothing else in the process gets; and they run one after
-//! the other, since a send at the moment when watched memory is taken away is not looked up.
+//! Every test has its own addresses, which no other code in the process gets. The tests run one after another, because
+//! the cache refuses lookups while another thread takes watched memory away.
 
 use crate::common::pinned::{PAGE, Pair, addresses, expected, fill, map, map_with, unmap};
 use core::ops::Range;
@@ -13,7 +13,7 @@ use via_sim::{Config, Registering};
 /// 64 KB: two packets.
 const PAGES: usize = 16;
 
-/// Held by the test that runs.
+/// Lock of the running test.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -22,28 +22,28 @@ fn alone() -> MutexGuard<'static, ()> {
 fn remap(from: &Range<usize>, to: &Range<usize>) {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let (old, new) = (from.start as *mut libc::c_void, to.start as *mut libc::c_void);
-    // SAFETY: both places are a test's own, and no slice of them lives.
+    // SAFETY: both ranges belong to this test, and no slice of them exists.
     let moved = unsafe { libc::mremap(old, from.len(), to.len(), flags, new) };
     assert_eq!(moved, new, "{}", std::io::Error::last_os_error());
 }
 
 fn advise(at: &Range<usize>, advice: i32) {
-    // SAFETY: the addresses are a test's own, and no slice of them lives.
+    // SAFETY: the range belongs to this test, and no slice of it exists.
     assert_eq!(unsafe { libc::madvise(at.start as *mut _, at.len(), advice) }, 0);
 }
 
-/// Unmaps, and maps anew.
+/// Unmaps the range, and maps it again.
 fn map_again(at: &Range<usize>) {
     unmap(at);
     map(at);
 }
 
-/// Maps over it.
+/// Maps new memory over the range.
 fn map_over(at: &Range<usize>) {
     map_with(at, libc::MAP_PRIVATE | libc::MAP_FIXED);
 }
 
-/// Moves it away, and maps other memory at its place.
+/// Moves the range away, and maps new memory at its place.
 fn move_away(at: &Range<usize>) {
     let other = addresses(PAGES);
     remap(at, &other);
@@ -51,20 +51,19 @@ fn move_away(at: &Range<usize>) {
     unmap(&other);
 }
 
-/// Moves other memory over it.
+/// Moves other memory over the range.
 fn move_over(at: &Range<usize>) {
     let other = addresses(PAGES);
     map(&other);
     remap(&other, at);
 }
 
-/// Throws its pages away.
+/// Discards the range's pages.
 fn empty(at: &Range<usize>) {
     advise(at, libc::MADV_DONTNEED);
 }
 
-/// Everything by which other pages come to lie at the same addresses. (What the heap does is in
-/// `heap.rs`.)
+/// All ways to get other pages at the same addresses. (`heap.rs` tests the heap's ways.)
 const WAYS: [fn(&Range<usize>); 5] = [map_again, map_over, move_away, move_over, empty];
 
 #[test]
@@ -110,8 +109,8 @@ fn other_pages_at_the_same_addresses_are_noticed() {
     }
 }
 
-/// The NIC of these tests does send what is no longer there: what the tests before show is the
-/// cache's doing.
+/// Proves that these simulated NICs do send pages that are gone, so that the cache makes the difference in the tests
+/// above.
 #[test]
 fn a_cache_that_is_not_told_sends_what_is_gone() {
     let _alone = alone();
@@ -124,7 +123,7 @@ fn a_cache_that_is_not_told_sends_what_is_gone() {
         take(&place);
         fill(&place, 2);
         assert!(pair.send(&place) == expected(place.len(), 1));
-        // And one that is told does not.
+        // After a call of `forget` the cache does not.
         pair.stack.forget(place.start as *const u8..place.end as *const u8);
         take(&place);
         pair.says(&place, 3);
@@ -154,7 +153,7 @@ fn a_part_that_goes_takes_no_other_with_it() {
     pair.says(&high, 3);
     assert_eq!(pair.stack.cache_counters().misses, before.misses);
     pair.says(&low, 4);
-    // All of it, then a part of that.
+    // All of the range, then a part of it.
     pair.says(&place, 5);
     map_over(&high);
     pair.says(&low, 6);
@@ -163,7 +162,7 @@ fn a_part_that_goes_takes_no_other_with_it() {
     unmap(&place);
 }
 
-/// The kernel moves no memory that is watched in part.
+/// The kernel does not move a mapping that is watched in part.
 #[test]
 fn a_mapping_of_which_a_part_was_sent_moves_whole() {
     let _alone = alone();
@@ -183,7 +182,7 @@ fn a_mapping_of_which_a_part_was_sent_moves_whole() {
     unmap(&other);
 }
 
-/// The kernel tells of it before it is done, and not when it is.
+/// The kernel sends the event before it discards the pages, and no event afterwards.
 #[test]
 fn emptied_memory_is_not_cached_until_it_is_mapped_anew() {
     let _alone = alone();
@@ -248,7 +247,7 @@ fn the_longest_unused_goes_when_there_are_too_many() {
     unmap(&place);
 }
 
-/// Two stacks may send from the same memory; it can be watched by one userfaultfd only.
+/// Two stacks may send from the same memory, but only one userfaultfd can watch it.
 #[test]
 fn caches_of_a_process_share_what_is_noticed() {
     let _alone = alone();
@@ -272,7 +271,7 @@ fn caches_of_a_process_share_what_is_noticed() {
     unmap(&place);
 }
 
-/// Memory of one thread goes while others send from theirs.
+/// A thread unmaps its memory while other threads send from theirs.
 #[test]
 fn threads_take_memory_away_while_others_send() {
     let _alone = alone();
@@ -311,8 +310,7 @@ fn where_registering_is_free_nothing_is_cached() {
     unmap(&place);
 }
 
-/// ICS figure 6, in virtual time: a registered send costs as much as its pages say, and one from the
-/// cache nothing.
+/// ICS figure 6, in virtual time: a registered send costs time for each page, and a send from the cache none.
 #[test]
 fn the_cache_saves_what_registering_costs() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! kill -9 right after a call has returned: what it was given arrives, in every configuration.
+//! kill -9 immediately after a call has returned: the bytes of the call arrive, in every configuration.
 
 use crate::common::configurations;
 use crate::common::pattern::{bytes, read};
@@ -10,7 +10,7 @@ use via_shm::ShmNic;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// What the one that is killed does first.
+/// Actions of the process that is killed.
 const WRITES: &str = "writes";
 const STREAMS: &str = "streams";
 const FILLS: &str = "fills";
@@ -28,8 +28,8 @@ fn start(deed: &str, nic: &str, configuration: &Configuration) -> Child {
         .unwrap()
 }
 
-/// The one that is killed; nothing without its variables. It says how many bytes it has written,
-/// and kills itself.
+/// The process that is killed. Does nothing without its environment variables. The process prints the number of written
+/// bytes, and kills itself.
 #[test]
 fn victim() {
     let Ok(deed) = std::env::var("SOVIA_DEED") else { return };
@@ -51,7 +51,7 @@ fn victim() {
     } else {
         core::mem::forget(stream);
     }
-    // SAFETY: ends this process, at once and without a trace of it running on.
+    // SAFETY: the signal ends this process at once, so no code runs afterwards.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
@@ -64,7 +64,7 @@ fn write(stream: &Stream<ShmNic>, messages: usize) -> usize {
     })
 }
 
-/// Writes until the stream takes no more.
+/// Writes until the stream accepts no more bytes.
 fn fill(stream: &Stream<ShmNic>) -> usize {
     let mut at = 0;
     while at < 3_000_000
@@ -92,7 +92,7 @@ fn killed(deed: &str, name: &str, configuration: &Configuration) {
             break count.parse().unwrap();
         }
     };
-    // An end that cannot write before its peer reads is read while it writes.
+    // Read meanwhile from an end that cannot write before its peer reads.
     let narrow = deed == WRITES && (2..32).contains(&configuration.flow.window);
     let reads = deed == STREAMS || narrow || configuration.handshake.asks();
     let all: usize = if reads {
@@ -153,7 +153,7 @@ fn with_the_window_full() {
     each(FILLS, two_way);
 }
 
-/// The stream ends as it would have with its writer alive.
+/// The stream ends as if its writer had stayed alive.
 #[test]
 fn right_after_the_close() {
     each(CLOSES, two_way);

@@ -1,4 +1,4 @@
-//! What is refused, and ends that are configured differently.
+//! Tests of refused calls, and of ends with different configurations.
 
 use crate::common::pattern::{at_end, hear, read, say, write};
 use crate::common::{Context, LONG};
@@ -50,7 +50,7 @@ fn accept_times_out_without_a_requester() {
     assert!(listener.accept_within(Duration::from_millis(20)).is_err());
 }
 
-/// The narrower terms hold, whichever end has them.
+/// The narrower terms apply, whichever end has them.
 #[test]
 fn ends_may_be_configured_differently() {
     let all =
@@ -91,7 +91,7 @@ fn ends_that_shake_hands_differently_part() {
         ConnectError::Reset(Reset::Protocol(violation)) => {
             assert_eq!(violation.0, "uses another handshake");
         }
-        // The other end may have been first to find out.
+        // The peer may have detected the error first.
         ConnectError::Reset(Reset::PeerClosed) => {}
         error => panic!("{error}"),
     }

@@ -1,21 +1,21 @@
-//! The registration cache and the heap: what `free` and `brk` give back is noticed.
+//! Tests the registration cache with the heap: the cache notices memory that `free` and `brk` give back.
 //!
-//! A file of its own with one test: nothing else in the process uses the heap meanwhile.
+//! This file has only one test, because no other code of the process may use the heap meanwhile.
 
 use crate::common::pinned::{PAGE, Pair, map_if_free, unmap};
 use core::ops::Range;
 
 const LEN: usize = 512 << 10;
 
-/// The whole pages in a range.
+/// Returns the whole pages within a range.
 fn whole_pages(range: &Range<usize>) -> Range<usize> {
     range.start.next_multiple_of(PAGE)..range.end & !(PAGE - 1)
 }
 
-/// A large block: `free` unmaps it. False where some other thread, which has just begun, has got the
-/// addresses.
+/// Tests a large block, which `free` unmaps. Returns false if another thread has mapped memory at the same addresses
+/// meanwhile.
 fn allocated_and_freed() -> bool {
-    // SAFETY: a block of that many bytes, freed once.
+    // SAFETY: the block has `LEN` bytes, and is freed once.
     let block = unsafe { libc::malloc(LEN) };
     assert!(!block.is_null());
     let range = block as usize..block as usize + LEN;
@@ -27,7 +27,7 @@ fn allocated_and_freed() -> bool {
     pair.says(&range, 1);
     pair.says(&range, 2);
     assert!(pair.stack.cache_counters().hits > 0);
-    // SAFETY: it came from `malloc`, and no slice of it lives.
+    // SAFETY: `block` came from `malloc`, and no slice of it exists.
     unsafe { libc::free(block) };
     assert_eq!(pair.stack.cache_counters().invalidated, 1);
     let ours = map_if_free(&pages);
@@ -39,10 +39,10 @@ fn allocated_and_freed() -> bool {
     ours
 }
 
-/// The end of the heap: it shrinks, and grows again.
+/// Tests the end of the heap, which shrinks and grows again.
 fn given_back_by_brk() {
     let grow = |by: isize| {
-        // SAFETY: only this test moves the end of the heap now, and no other code uses what it adds.
+        // SAFETY: only this test moves the end of the heap now, and no other code uses the added memory.
         let end = unsafe { libc::sbrk(by) };
         assert_ne!(end as isize, -1);
         end as usize
@@ -64,8 +64,8 @@ fn given_back_by_brk() {
 
 #[test]
 fn what_the_heap_gives_back_is_noticed() {
-    // Blocks of this size are mapped, however many were freed before.
-    // SAFETY: sets a number.
+    // SAFETY: the call sets a number. With this threshold `malloc` maps blocks of this size, even after earlier blocks
+    // were freed.
     assert_eq!(unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10) }, 1);
     assert!((0..100).any(|_| allocated_and_freed()));
     given_back_by_brk();

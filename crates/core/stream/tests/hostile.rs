@@ -1,5 +1,5 @@
-//! A peer that has a VI and does not keep to the protocol: it loses its connection, which says
-//! why, and no other stream loses anything.
+//! Tests with a peer that has a VI and violates the protocol. The peer loses its connection with a reason, and other
+//! streams are not affected.
 
 use crate::common::pattern::{at_end, read, write};
 use crate::common::{Context, LONG};
@@ -16,19 +16,19 @@ use via::{
 };
 use via_shm::ShmNic;
 
-/// A VI used by hand.
+/// A VI that a test uses directly.
 struct Raw {
     vi: via_shm::ShmVi,
     memory: Memory,
     handle: MemHandle,
     _nic: ShmNic,
-    /// What became of each message, for a failure to tell.
+    /// Result of each message, for reports of failures.
     sent: RefCell<Vec<String>>,
 }
 
 const RECEIVES: usize = 40;
-/// Where received bytes go, and whence bytes are sent. The NIC's thread receives whenever it likes, so
-/// what is about to be sent must not lie where it would put the peer's own WAKEUP.
+/// Positions of received bytes and of outgoing bytes. The two areas must not overlap, because the NIC's thread may
+/// receive the peer's WAKEUP at any time.
 const INTO: usize = (RECEIVES + 1) * 64;
 const FROM: usize = INTO + LONGEST;
 const LONGEST: usize = 40_000;
@@ -68,7 +68,7 @@ impl Raw {
         self.sent.borrow_mut().push(format!("{posted:?}, {waited:?}"));
     }
 
-    /// Writes bytes to where leave says, by RDMA, and says that it has.
+    /// Writes bytes by RDMA where `leave` permits it, with matching immediate data.
     fn write(&self, leave: &Leave, bytes: &[u8]) -> Completion {
         self.memory.write(FROM, bytes);
         let data = self.memory.segment(FROM, bytes.len() as u32, self.handle);
@@ -81,7 +81,7 @@ impl Raw {
         self.vi.send_wait(Some(LONG)).unwrap()
     }
 
-    /// Asks for leave, and waits for it. What comes before is the peer's WAKEUP.
+    /// Asks for permission to write, and waits for it. Skips the peer's WAKEUP before.
     fn ask(&self, request: Request) -> Leave {
         self.send(Some(7 << 24), &request.encode(), Request::LEN);
         loop {
@@ -94,8 +94,8 @@ impl Raw {
         }
     }
 
-    /// Whether the first message has left, which no answer of the peer's can have prevented: the VI is
-    /// connected, and the peer posts its receives before it accepts.
+    /// Returns true if the first message has been sent. The peer cannot have prevented that: the VI is connected, and
+    /// the peer posts its receives before it accepts.
     fn has_sent(&self) -> bool {
         self.sent.borrow().first().is_some_and(|first| first.starts_with("Ok(()), Some(Ok("))
     }
@@ -110,7 +110,7 @@ impl Raw {
         self.send(Some(6 << 24), &body, body.len());
     }
 
-    /// The connection is taken from it.
+    /// Waits until the peer has ended the connection.
     fn is_cut_off(&self) {
         let begin = std::time::Instant::now();
         while self.vi.state() == ViState::Connected {
@@ -122,7 +122,7 @@ impl Raw {
 
 const DATA: u32 = 1 << 24;
 
-/// What an honest peer would not say, after its WAKEUP or in place of it.
+/// A message that a correct peer would not send. The flag says whether a WAKEUP goes first.
 type Lie = (&'static str, bool, fn(&Raw));
 
 const LIES: &[Lie] = &[
@@ -162,7 +162,7 @@ fn only_a_peer_that_lies_is_cut_off() {
         }
         tell(&raw);
         assert!(raw.has_sent(), "{lie}: {:?}, {:?}", raw.sent, raw.vi.state());
-        // What was honest before the lie may be read first.
+        // The stream may first return valid bytes from before the violation.
         let error = loop {
             match end.read_within(&mut [0; 10], LONG) {
                 Ok(0) => break None,
@@ -171,7 +171,7 @@ fn only_a_peer_that_lies_is_cut_off() {
             }
         };
         let told = match error {
-            // The stream had its end before the lie.
+            // The stream had ended before the violation.
             None => end.write_within(&[0], LONG).unwrap_err(),
             Some(error) => error,
         };
@@ -186,7 +186,7 @@ fn only_a_peer_that_lies_is_cut_off() {
         let protocol = matches!(told, TransferError::Reset(Reset::Protocol(_)));
         assert!(protocol || long, "{lie}: {told}");
         raw.is_cut_off();
-        // An honest peer is served.
+        // The listener still serves a correct peer.
         let honest = Context::new(ShmNic::open(&name).unwrap(), address, Configuration::default());
         let client = honest.connect();
         let (end, _) = listener.accept_within(LONG).unwrap();
@@ -197,7 +197,7 @@ fn only_a_peer_that_lies_is_cut_off() {
     }
 }
 
-/// What a peer says that an honest one would not, where messages are written by RDMA.
+/// A message that a correct peer would not send with SOVIA_RDMA.
 type LieOfWrites = (&'static str, fn(&Raw));
 
 const LIES_OF_WRITES: &[LieOfWrites] = &[
@@ -223,7 +223,7 @@ fn a_peer_that_lies_about_its_writes_is_cut_off() {
         tell(&raw);
         assert!(raw.has_sent(), "{lie}: {:?}, {:?}", raw.sent, raw.vi.state());
         let mut out = vec![7; 5000];
-        // One that stays, whose buffer could be written to.
+        // A reader that waits, so that the peer could write to its buffer.
         let told = end.read(&mut out).unwrap_err();
         println!("{lie}: {told}");
         assert!(matches!(told, TransferError::Reset(Reset::Protocol(_))), "{lie}: {told}");
@@ -232,7 +232,7 @@ fn a_peer_that_lies_about_its_writes_is_cut_off() {
     }
 }
 
-/// A server with that configuration, and peers that are woken.
+/// Creates a server with this configuration and `N` connected peers that have sent WAKEUP.
 fn with_peers<const N: usize>(
     name: &str,
     configuration: Configuration,
@@ -251,7 +251,7 @@ fn with_peers<const N: usize>(
     (server, peers)
 }
 
-/// A peer that has leave and may take as long as it likes: an honest program can, by `try_write`.
+/// A peer with permission may write at any later time: a correct program can do so with `try_write`.
 #[test]
 fn a_reader_whose_half_is_closed_needs_no_peer() {
     let (_server, [(raw, end)]) = with_peers("slow", "SOVIA_RDMA".parse().unwrap());
@@ -266,7 +266,7 @@ fn a_reader_whose_half_is_closed_needs_no_peer() {
         assert_eq!(reader.join().unwrap(), (Ok(0), true));
         leave
     });
-    // The leave still holds. What it brings is dropped, and the connection goes on.
+    // The permission is still valid. The stream drops the bytes, and the connection continues.
     let written = raw.write(&leave, &[9; 3000]);
     assert!(written.result().is_ok(), "{written:?}");
     assert_eq!((end.readable(), end.try_write(b"x")), (0, Err(TransferError::WouldBlock)));
@@ -275,7 +275,7 @@ fn a_reader_whose_half_is_closed_needs_no_peer() {
     assert_eq!(raw.vi.state(), ViState::Connected);
 }
 
-/// One that waits has leave for the reader's own buffer, and its message ends the read.
+/// A call that waits has permission for the reader's buffer. The call's message ends the read.
 #[test]
 fn a_reader_whose_half_is_closed_leaves_with_the_message_that_has_leave() {
     let (_server, [(raw, end)]) = with_peers("waits", "SOVIA_RDMA".parse().unwrap());
@@ -290,10 +290,10 @@ fn a_reader_whose_half_is_closed_leaves_with_the_message_that_has_leave() {
     assert_eq!(raw.vi.state(), ViState::Connected);
 }
 
-/// What one peer may write to no other one may, though it knows where it is.
+/// A peer that knows the address of another stream's buffer cannot write to it.
 #[test]
 fn a_peer_cannot_write_to_another_streams_buffer() {
-    // To the reading program's buffer, and to the one of the stream's own.
+    // The reading program's buffer, then the stream's landing buffer.
     for waits in [true, false] {
         let name = format!("stranger-{waits}");
         let (_server, peers) = with_peers(&name, "SOVIA_RDMA".parse().unwrap());

@@ -1,11 +1,11 @@
-//! From what can go wrong up to what a program has in its hands.
+//! Tests the order of the modules, from errors up to the types that a program uses.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["error", "will"],
-    // Memory, and the threads, each of which knows a stream by a trait of its own.
+    // Memory, and the threads. Each thread uses streams by its own trait.
     &["background", "cache", "handler", "memory"],
-    // What the streams of a stack share.
+    // State that the streams of a stack share.
     &["shared"],
     &["tag"],
     &["buffer", "register", "target"],
@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["core"],
     &["received"],
     &["stream"],
-    // How it is made.
+    // Creation of streams.
     &["unconnected"],
     &["listener"],
     &["stack"],

@@ -1,5 +1,5 @@
-//! Streams over NICs that a place names, in every configuration, between two threads with a NIC each: over libfabric, and over a NIC for
-//! RDMA where the environment names one.
+//! Streams over NICs that are opened by place, in every configuration, between two threads with a NIC each. The NICs
+//! are of libfabric, and of RDMA if the environment names one.
 
 use crate::common::cases::cases;
 use crate::common::run::{all, in_threads};
@@ -7,7 +7,7 @@ use sovia_nic::{AnyNic, OpenError};
 use std::sync::{Arc, Mutex};
 use via::{NetAddress, Nic};
 
-/// All cases between NICs in a place, unless this machine has no such NIC.
+/// Runs all cases between NICs at a place. Skips them if this machine has no such NIC.
 fn over(test: &str, place: &str) {
     if let Err(why @ OpenError::System(_)) = AnyNic::open_at(place) {
         return println!("SKIPPED: {test}: {why}");

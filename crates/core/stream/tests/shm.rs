@@ -1,4 +1,4 @@
-//! Streams over shared memory, in every configuration: between threads, and between processes.
+//! Streams over shared memory, in every configuration, between threads and between processes.
 
 use crate::common::cases::cases;
 use crate::common::run::{all, in_threads};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use via_shm::ShmNic;
 
-/// A NIC of its own for each run of a case.
+/// Returns a new NIC name for each run of a case.
 fn nic_of(kind: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static LAST: AtomicU32 = AtomicU32::new(0);
@@ -28,7 +28,7 @@ fn between_threads() {
     });
 }
 
-/// Starts this program again, to play a role.
+/// Starts this program again to play a role.
 fn start(role: &str, case: &str, nic: &str, configuration: &Configuration) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["shm::role", "--exact", "--nocapture", "--test-threads=1"])
@@ -71,7 +71,7 @@ fn between_processes() {
     });
 }
 
-/// A role of a case, in a process of its own; nothing without its variables.
+/// A role of a case, in a process of its own. Does nothing without its environment variables.
 #[test]
 fn role() {
     let Ok(role) = std::env::var("SOVIA_ROLE") else { return };

@@ -1,5 +1,5 @@
-//! Streams over a simulated network, in every configuration: a perfect one, and one where
-//! everything goes wrong that may.
+//! Streams over a simulated network, in every configuration: over a perfect network, and over one with every kind of
+//! fault.
 
 use crate::common::cases::cases;
 use crate::common::run::{all, in_threads};
@@ -20,7 +20,7 @@ fn over_a_perfect_network() {
     over(Config::default());
 }
 
-/// One packet in a hundred each is lost, doubled, corrupt, late.
+/// One percent of the packets each are lost, duplicated, corrupted or delayed.
 #[test]
 fn over_a_bad_network() {
     over(Config::default().over(Link::faulty(0.01)));

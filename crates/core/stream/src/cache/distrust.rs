@@ -1,15 +1,15 @@
-//! Memory whose pages were about to be thrown away when we heard of it, and that stays mapped.
+//! Mapped memory whose pages the kernel was about to discard when it sent the event.
 //!
-//! The kernel tells of it before it does it, and never that it is done. A program that sends from
-//! the memory meanwhile, in another thread, would have the old pages registered. So it is not cached
-//! any more until it is unmapped.
+//! The kernel sends the event before it discards the pages, and does not report when it has finished. A program that
+//! sends from the memory meanwhile, in another thread, would register the old pages. So the memory is not cached until
+//! it is unmapped.
 
 use core::ops::Range;
 
-/// Ranges that are told apart; more are joined.
+/// Number of separate ranges. Further ranges are merged.
 const PLACES: usize = 32;
 
-/// Ranges of addresses. It may hold more than it was told, never less.
+/// A set of addresses, which may contain more than was added, but never less.
 #[derive(Debug, Default)]
 pub(crate) struct Distrust {
     ranges: [Range<usize>; PLACES],
@@ -17,17 +17,17 @@ pub(crate) struct Distrust {
 }
 
 impl Distrust {
-    /// Whether some of the range is distrusted.
+    /// Returns true if part of the range is in the set.
     pub(crate) fn meets(&self, range: &Range<usize>) -> bool {
         self.ranges[..self.count].iter().any(|r| r.start < range.end && range.start < r.end)
     }
 
-    /// Distrusts a range.
+    /// Adds a range.
     pub(crate) fn add(&mut self, mut range: Range<usize>) {
         if range.is_empty() {
             return;
         }
-        // Joined with what it touches, and where there is no place left, with what is nearest.
+        // Merge the range with ranges that it touches. If the set is full, merge it with the nearest range.
         loop {
             let near = (0..self.count).min_by_key(|&i| distance(&self.ranges[i], &range));
             match near.filter(|&i| self.count == PLACES || distance(&self.ranges[i], &range) == 0) {
@@ -42,7 +42,7 @@ impl Distrust {
         self.count += 1;
     }
 
-    /// Nothing of the range is mapped any more, as it was.
+    /// Removes a range that has been unmapped or moved.
     pub(crate) fn remove(&mut self, gone: &Range<usize>) {
         for i in (0..self.count).rev() {
             let range = &mut self.ranges[i];
@@ -53,7 +53,7 @@ impl Distrust {
                 (true, true) => drop(self.take(i)),
                 (true, false) => range.start = gone.end,
                 (false, true) => range.end = gone.start,
-                // Two would be left, for which there may be no place.
+                // Removing the middle would leave two ranges, for which there may be no room.
                 (false, false) => {}
             }
         }
@@ -66,7 +66,7 @@ impl Distrust {
     }
 }
 
-/// Bytes between two ranges.
+/// Number of bytes between two ranges.
 fn distance(a: &Range<usize>, b: &Range<usize>) -> usize {
     a.start.max(b.start).saturating_sub(a.end.min(b.end))
 }
@@ -77,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever was told last of an address, it is never trusted by mistake.
+        /// An address whose last change was an addition is always in the set.
         #[test]
         fn nothing_is_forgotten(
             told in prop::collection::vec((any::<bool>(), 0usize..400, 1usize..20), 0..200)

@@ -1,13 +1,14 @@
-//! The registration cache (ICS section 4.1): a program's buffer that was registered for a send stays
-//! so, and is found again when another send lies in it.
+//! The registration cache (ICS section 4.1): a program's buffer stays registered after a send. Later sends from the
+//! same memory reuse the registration.
 //!
-//! It is there where registering is not free ([`via::Capabilities::registration_is_free`]). What the
-//! papers say is missing, a word before memory is freed, the kernel gives ([`Caching::Noticed`]), or
-//! the program ([`Caching::Told`]).
+//! The cache exists where registering is not free ([`via::Capabilities::registration_is_free`]). The papers note that a
+//! cache needs a notification before memory is freed. The kernel gives this notification ([`Caching::Noticed`]), or the
+//! program ([`Caching::Told`]).
 //!
-//! - `ranges`: which ranges are registered, in use, given up: without I/O;
-//! - `watch`, `distrust`: what notices that memory goes away, and what cannot be noticed in time;
-//! - here: what the NIC is asked for, never under a lock.
+//! - `ranges`: the registered ranges, their uses and their removal, without I/O;
+//! - `watch`, `distrust`: detect that memory is taken away, and record memory for which the notification comes too
+//!   early;
+//! - this file: calls to the NIC, never under a lock.
 
 mod distrust;
 mod ranges;
@@ -21,57 +22,57 @@ use via::error::RegisterError;
 use via::{MemHandle, Nic};
 use watch::Watcher;
 
-/// Entries of a cache, and its bytes: what it keeps registered at most.
+/// Limits on the number of entries of a cache and on their bytes.
 const ENTRIES_MAX: usize = 128;
 const BYTES_MAX: usize = 64 << 20;
-/// One entry has at most this part of the bytes.
+/// One entry has at most this fraction of the bytes.
 const SHARE: usize = 4;
-/// What is pinned, watched and registered: whole pages of this many bytes, or of a multiple.
+/// Page size for locking, watching and registering. The system's page size is a multiple.
 const PAGE: usize = 4096;
 
-/// Whether buffers that a program sends from stay registered, and how a stack learns that they are
+/// Decides whether a program's buffers stay registered after a send, and how the stack learns that their memory is
 /// gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Caching {
-    /// Each send registers, and deregisters.
+    /// Each send registers its buffer, and deregisters it afterwards.
     Off,
-    /// The kernel tells when registered memory is unmapped, remapped or emptied, by whichever call of
-    /// this process's. Only private memory of no file is cached. For this the mapping is watched by a
-    /// userfaultfd of Sovia's: calls that take some of it away are some 10 µs slower from then on, and
-    /// the program cannot watch it by one of its own. What was emptied by `madvise` is no longer
-    /// cached until it is unmapped.
+    /// The kernel reports when any call of this process unmaps, remaps or empties registered memory.
+    ///
+    /// Only private anonymous memory is cached. A userfaultfd of Sovia watches the whole mapping. So calls that take
+    /// part of the mapping away become about 10 µs slower, and the program cannot watch it with its own userfaultfd.
+    /// Memory that `madvise` has emptied is not cached again until it is unmapped.
     Noticed,
-    /// The program promises to call [`crate::Stack::forget`] before it takes memory away that it has
-    /// sent from, or has some freed by an allocator that may. Where it does not, what used to lie at
-    /// an address may be sent in place of what lies there.
+    /// The program promises to call [`crate::Stack::forget`] before it unmaps memory that it has sent from, or frees it
+    /// to an allocator that may unmap it. If the program breaks this promise, Sovia may send old bytes instead of the
+    /// current ones.
     Told,
 }
 
-/// What a stack's registration cache has done.
+/// Counters of a stack's registration cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CacheCounters {
-    /// Sends whose memory was registered already.
+    /// Sends whose memory was already registered.
     pub hits: u64,
-    /// Sends whose memory was not.
+    /// Sends whose memory was not registered.
     pub misses: u64,
-    /// Entries that were given up because their memory went away, or may have.
+    /// Entries given up because their memory was, or may have been, taken away.
     pub invalidated: u64,
-    /// Entries that were given up for the room they took.
+    /// Entries given up to make room.
     pub evicted: u64,
-    /// Entries that there are.
+    /// Current number of entries.
     pub entries: usize,
-    /// Bytes that they have.
+    /// Bytes of the current entries.
     pub bytes: usize,
 }
 
-/// What a stack was told about caching, and its cache.
+/// A stack's choice of caching, and its cache.
 #[derive(Debug)]
 pub(crate) struct Choice<N: Nic + 'static>(Mutex<Chosen<N>>);
 
 #[derive(Debug)]
 enum Chosen<N: Nic + 'static> {
-    /// Nothing yet: what is best here, when it is needed.
+    /// No choice yet. The first use chooses the best kind.
     Open,
     Off,
     On(Arc<Cache<N>>),
@@ -88,7 +89,7 @@ impl<N: Nic + 'static> Choice<N> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cache, if there is to be one.
+    /// Returns the cache, if the stack uses one.
     pub(crate) fn cache(&self, nic: &Arc<N>) -> Option<Arc<Cache<N>>> {
         if is_free(nic) {
             return None;
@@ -104,7 +105,8 @@ impl<N: Nic + 'static> Choice<N> {
         }
     }
 
-    /// Chooses. What was cached is deregistered, but for what is in use, which goes with that.
+    /// Sets the choice. Deregisters cached memory at once, except memory in use, which follows at the end of its last
+    /// use.
     pub(crate) fn set(&self, caching: Caching, nic: &Arc<N>) -> Result<(), CachingError> {
         if is_free(nic) {
             return Ok(());
@@ -119,7 +121,7 @@ impl<N: Nic + 'static> Choice<N> {
         Ok(())
     }
 
-    /// What has been chosen, or would be.
+    /// Returns the choice, or the default if there is none.
     pub(crate) fn get(&self, nic: &Arc<N>) -> Caching {
         match self.cache(nic) {
             Some(cache) if cache.watcher.is_some() => Caching::Noticed,
@@ -143,7 +145,7 @@ impl<N: Nic + 'static> Choice<N> {
         }
     }
 
-    /// The stack ends: nothing uses the cache any more.
+    /// Disables the cache when the stack ends.
     pub(crate) fn end(&self) {
         let old = core::mem::replace(&mut *self.lock(), Chosen::Off);
         drop(old);
@@ -154,17 +156,17 @@ fn is_free<N: Nic>(nic: &Arc<N>) -> bool {
     nic.attributes().capabilities.registration_is_free
 }
 
-/// Registered memory of the program's.
+/// Registered memory of the program.
 #[derive(Debug)]
 pub(crate) struct Cache<N: Nic + 'static> {
     nic: Arc<N>,
     watcher: Option<&'static Watcher>,
     ranges: Arc<watch::Shared>,
-    /// Bytes of an entry at most.
+    /// Largest number of bytes of an entry.
     share: usize,
 }
 
-/// What a send uses of a cache.
+/// A use of a cache entry by a send.
 #[derive(Debug)]
 pub(crate) struct Used<N: Nic + 'static> {
     cache: Arc<Cache<N>>,
@@ -178,7 +180,7 @@ impl<N: Nic + 'static> Cache<N> {
         watcher: Option<fn() -> Result<&'static Watcher, sovia_sys::Errno>>,
     ) -> Result<Cache<N>, CachingError> {
         let attributes = nic.attributes();
-        // Not everything that the NIC can hold: streams register memory of their own.
+        // Leave room in the NIC, because streams register memory too.
         let bounds = Bounds {
             entries: ENTRIES_MAX.min(attributes.max_register_regions as usize / SHARE),
             bytes: usize::try_from(attributes.max_register_bytes)
@@ -200,13 +202,14 @@ impl<N: Nic + 'static> Cache<N> {
         Ok(Cache { nic: nic.clone(), watcher, ranges, share })
     }
 
-    /// The ranges: nothing is allocated, freed or asked of the NIC while they are held (`watch`).
+    /// Locks the ranges. While the lock is held, this code allocates nothing, frees nothing and does not call the NIC;
+    /// see `watch`.
     fn ranges(&self) -> MutexGuard<'_, Ranges<MemHandle>> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds memory registered that a live slice lies in, or has it registered by `register`, which
-    /// is given whole pages that lie in `whole`, around it. `None` where it is not to be cached.
+    /// Finds registered memory that contains `part`, a live slice. Otherwise registers whole pages around `part` by
+    /// `register`, if possible all pages of `whole`. Returns `None` if the memory cannot be cached.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         part: &Range<usize>,
@@ -214,7 +217,7 @@ impl<N: Nic + 'static> Cache<N> {
         register: impl Fn(&Range<usize>) -> Result<MemHandle, RegisterError>,
     ) -> Option<Used<N>> {
         if self.watcher.is_some_and(|watcher| !watcher.is_settled()) {
-            // A thread takes memory away just now. Perhaps it was here.
+            // A thread is taking memory away now, maybe this memory.
             self.ranges().missed();
             return None;
         }
@@ -223,14 +226,14 @@ impl<N: Nic + 'static> Cache<N> {
             drop(ranges);
             return Some(Used { cache: self.clone(), slot, handle });
         }
-        // All of what the program writes at once, so that it is one registration.
+        // Prefer all memory of the current write, which makes one registration.
         let pages = [whole, part].map(pages).into_iter().find(|pages| pages.len() <= self.share)?;
         ranges.make_room(&pages);
         drop(ranges);
         self.collect();
         let slot = self.ranges().reserve(pages.clone())?;
-        // From now on the entry learns what becomes of the memory. What had happened before did not
-        // concern pages that the slice lies in.
+        // From now on the watcher invalidates the entry when its memory changes. Earlier changes do not matter, because
+        // the slice is live and its pages are current.
         let watched = self.watcher.is_none_or(|watcher| watcher.watch(&pages));
         let registered = if watched { self.registered(&pages, register) } else { None };
         let Some(handle) = registered else {
@@ -241,7 +244,7 @@ impl<N: Nic + 'static> Cache<N> {
         Some(Used { cache: self.clone(), slot, handle })
     }
 
-    /// Registers; where the NIC has no room, without all that is only kept.
+    /// Registers pages. If the NIC has no room, evicts all idle entries and tries again.
     fn registered(
         &self,
         pages: &Range<usize>,
@@ -261,11 +264,11 @@ impl<N: Nic + 'static> Cache<N> {
         }
     }
 
-    /// Deregisters what nothing uses and nothing may find.
+    /// Deregisters invalid entries without uses.
     fn collect(&self) {
         loop {
             let Some(handle) = self.ranges().take_gone() else { return };
-            // It fails for an unknown handle only, and this one is known.
+            // The call cannot fail, because the handle is known.
             let _ = self.nic.deregister_mem(handle);
         }
     }
@@ -304,7 +307,7 @@ impl<N: Nic + 'static> Drop for Cache<N> {
     }
 }
 
-/// The whole pages that a range has a part of.
+/// Returns the whole pages that contain a range.
 fn pages(range: &Range<usize>) -> Range<usize> {
     range.start & !(PAGE - 1)..range.end.next_multiple_of(PAGE)
 }

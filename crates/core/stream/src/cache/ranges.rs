@@ -1,12 +1,12 @@
-//! Which ranges of memory are registered: a pure structure, whose tokens mean nothing to it.
+//! The registered ranges of memory: a data structure without I/O and with opaque tokens.
 //!
-//! It is made with all the memory that it ever needs, and nothing here allocates or frees: the
-//! thread that notices memory going away (`watch`) calls [`Ranges::invalidate`], and may not.
+//! The structure allocates all its memory when it is created. The thread that detects unmapped memory (`watch`) calls
+//! [`Ranges::invalidate`], and must not allocate or free.
 
 use super::CacheCounters;
 use core::ops::Range;
 
-/// How much is kept.
+/// Limits of the structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) entries: usize,
@@ -14,19 +14,19 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
 }
 
-/// Names an entry for as long as it is in use.
+/// Identifies an entry while it is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
 #[derive(Debug, Clone)]
 struct Entry<T> {
     range: Range<usize>,
-    /// Names the registration, once there is one.
+    /// Identifies the registration, once it exists.
     token: Option<T>,
     uses: u32,
-    /// It may be found. Once it may not, it goes when its last use ends.
+    /// Set while the entry can be found. An invalid entry is removed when its last use ends.
     valid: bool,
-    /// When it was used last.
+    /// Time of the last use.
     used: u64,
 }
 
@@ -36,14 +36,14 @@ impl<T> Entry<T> {
     }
 }
 
-/// Registered ranges, with their uses.
+/// Registered ranges and their uses.
 #[derive(Debug)]
 pub(crate) struct Ranges<T> {
     bounds: Bounds,
     slots: Box<[Option<Entry<T>>]>,
-    /// Where the last one was found: the first to be looked at.
+    /// Index of the entry found last, which `find` checks first.
     last: usize,
-    /// Of all entries, also of those that are about to go.
+    /// Bytes of all entries, including invalid entries that are still in use.
     bytes: usize,
     clock: u64,
     counters: CacheCounters,
@@ -56,13 +56,13 @@ impl<T: Copy> Ranges<T> {
         Ranges { bounds, slots, last: 0, bytes: 0, clock: 0, counters }
     }
 
-    /// What has happened so far, and what there is.
+    /// Returns the counters.
     pub(crate) fn counters(&self) -> CacheCounters {
         let entries = self.slots.iter().flatten().count();
         CacheCounters { entries, bytes: self.bytes, ..self.counters }
     }
 
-    /// An entry that the range lies in, in use from now on. Counts a hit or a miss.
+    /// Returns an entry that contains the range, and counts a use of it. Counts a hit or a miss.
     pub(crate) fn find(&mut self, range: &Range<usize>) -> Option<(Slot, T)> {
         let usable = |entry: &Entry<T>| {
             let within = entry.range.start <= range.start && range.end <= entry.range.end;
@@ -85,14 +85,13 @@ impl<T: Copy> Ranges<T> {
         Some((Slot(at), token))
     }
 
-    /// There was no time to look: counts a miss.
+    /// Counts a miss without a search.
     pub(crate) fn missed(&mut self) {
         self.counters.misses += 1;
     }
 
-    /// Gives up what stands in the way of a new entry: those within it, and the ones that have not
-    /// been used for the longest time. They are to be taken by [`Ranges::take_gone`] before
-    /// [`Ranges::reserve`].
+    /// Gives up idle entries to make room for a new one: those within `range`, then the least recently used ones. The
+    /// caller must remove them by [`Ranges::take_gone`] before [`Ranges::reserve`].
     pub(crate) fn make_room(&mut self, range: &Range<usize>) {
         if range.len() > self.bounds.bytes {
             return;
@@ -115,7 +114,7 @@ impl<T: Copy> Ranges<T> {
         }
     }
 
-    /// Gives the longest unused entry up; how many bytes it has.
+    /// Gives up the least recently used idle entry. Returns its bytes.
     fn evict(&mut self) -> Option<usize> {
         let idle = self.slots.iter_mut().flatten().filter(|entry| entry.is_idle());
         let oldest = idle.min_by_key(|entry| entry.used)?;
@@ -124,12 +123,12 @@ impl<T: Copy> Ranges<T> {
         Some(oldest.range.len())
     }
 
-    /// Gives everything up that can be registered again.
+    /// Gives up all idle entries.
     pub(crate) fn evict_all(&mut self) {
         while self.evict().is_some() {}
     }
 
-    /// A new entry, in use, that is about to be registered; `None` where there is no room.
+    /// Adds an entry with one use, which the caller will register; `None` if there is no room.
     pub(crate) fn reserve(&mut self, range: Range<usize>) -> Option<Slot> {
         if range.len() > self.bounds.bytes - self.bytes {
             return None;
@@ -142,7 +141,7 @@ impl<T: Copy> Ranges<T> {
         Some(Slot(at))
     }
 
-    /// It is registered.
+    /// Stores the registration of a new entry.
     pub(crate) fn ready(&mut self, Slot(at): Slot, token: T) {
         if let Some(entry) = &mut self.slots[at] {
             entry.token = Some(token);
@@ -150,22 +149,22 @@ impl<T: Copy> Ranges<T> {
         self.last = at;
     }
 
-    /// It could not be registered, or is not to be.
+    /// Removes a new entry that could not be registered, or must not be.
     pub(crate) fn abandon(&mut self, Slot(at): Slot) {
         if let Some(entry) = self.slots[at].take() {
             self.bytes -= entry.range.len();
         }
     }
 
-    /// A use has ended; whether there is something to take now.
+    /// Ends a use. Returns true if the caller can now take the entry by [`Ranges::take_gone`].
     pub(crate) fn release(&mut self, Slot(at): Slot) -> bool {
         let Some(entry) = &mut self.slots[at] else { return false };
         entry.uses -= 1;
         entry.uses == 0 && !entry.valid
     }
 
-    /// Memory has changed its pages: nothing that has any of it is found again. Whether there is
-    /// something to take now.
+    /// Makes all entries invalid that overlap `range`, because the memory has other pages. Returns true if the caller
+    /// can take entries by [`Ranges::take_gone`].
     pub(crate) fn invalidate(&mut self, range: &Range<usize>) -> bool {
         let mut gone = false;
         for entry in self.slots.iter_mut().flatten() {
@@ -178,7 +177,7 @@ impl<T: Copy> Ranges<T> {
         gone
     }
 
-    /// A registration that is to be undone. Nothing uses it.
+    /// Removes an invalid entry without uses. Returns its registration, which the caller must undo.
     pub(crate) fn take_gone(&mut self) -> Option<T> {
         for slot in &mut self.slots {
             if let Some(entry) = slot.take_if(|entry| !entry.valid && entry.uses == 0) {

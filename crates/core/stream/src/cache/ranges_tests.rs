@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 const BOUNDS: Bounds = Bounds { entries: 6, bytes: 100 };
 
-/// What a program, its memory and the NIC may do.
+/// An operation of a program, its memory or the NIC.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Sends: uses what is found, or registers; in the second case it may fail.
+    /// Begins a send: uses an entry, or else registers the range, which may fail.
     Begin {
         range: Range<usize>,
         fails: bool,
     },
-    /// Memory goes while a registration is being made.
+    /// Begins a send, and takes memory away during the registration.
     BeginSpoiled {
         range: Range<usize>,
         gone: Range<usize>,
     },
-    /// The send of that number, modulo those that there are, is over.
+    /// Ends the send with this index, modulo the number of sends.
     End(usize),
     Invalidate(Range<usize>),
 }
@@ -36,10 +36,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The NIC's and the memory's side: what is registered, and which of it has lost pages since.
+/// Model of the NIC and the memory: registered ranges, and whether their pages are current.
 #[derive(Debug, Default)]
 struct Model {
-    /// By token: the range, whether its pages are still what lies at its addresses, its uses.
+    /// For each token: the range, whether its pages are current, and its number of uses.
     registered: BTreeMap<u32, (Range<usize>, bool, usize)>,
     last: u32,
     sends: Vec<(Slot, u32)>,
@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    /// Undoes what is to be undone, which nothing may use.
+    /// Deregisters removed entries, which must have no uses.
     fn collect(&mut self, ranges: &mut Ranges<u32>) {
         while let Some(token) = ranges.take_gone() {
             let (range, _, uses) = self.registered.remove(&token).expect("it was registered");
@@ -102,8 +102,8 @@ impl Model {
 }
 
 proptest! {
-    /// What is found is registered, lies around what was asked for and has its pages; what is in use
-    /// is not undone; everything is undone in the end; and the bounds hold.
+    /// An entry that is found is registered, contains the requested range and has current pages. Entries in use are not
+    /// deregistered. All entries are deregistered in the end, and the limits hold.
     #[test]
     fn like_a_naive_model(steps in prop::collection::vec(step(), 0..300)) {
         let (mut ranges, mut model) = (Ranges::new(BOUNDS), Model::default());

@@ -1,22 +1,21 @@
-//! Notices that registered memory goes away, by one userfaultfd and one thread for the process,
-//! since memory can be watched by one userfaultfd only, and caches may have the same.
+//! Detects when registered memory is taken away, with one userfaultfd and one thread for the process. There is only one
+//! because the kernel lets only one userfaultfd watch a mapping, and several caches may contain the same memory.
 //!
-//! **What a sender may rely on.** Before it looks a range up it asks [`Watcher::is_settled`]. If so,
-//! everything that had happened to watched memory before has been read as events, and has been
-//! applied to all caches. A call that unmaps memory waits until its event is *read*, not until it is
-//! applied, and tells after the memory is gone; so this cannot be left to the order of events.
+//! **What a sender may rely on.** A sender calls [`Watcher::is_settled`] before it looks up a range. If the result is
+//! true, all earlier events of watched memory have been read and applied to all caches. The order of events alone would
+//! not ensure this. A call that unmaps memory waits only until its event is *read*, not until it is applied. The kernel
+//! reports the event after the memory is gone.
 //!
-//! **Why the thread cannot wait for itself.** A thread that unmaps watched memory waits for this one, and
-//! freeing memory may unmap some, as may allocating. So the thread neither allocates nor frees: its
-//! lists have their memory from the beginning, ranges are only marked ([`Ranges::invalidate`]), and
-//! what is registered is undone later, by a thread that sends. And it takes no lock whose holder may
-//! unmap: under the gate's and under a cache's ranges nothing is allocated, freed or asked
-//! of a NIC. All that is in this module and in [`super::ranges`].
+//! **Why the watcher's thread never allocates.** A thread that unmaps watched memory waits for the watcher's thread.
+//! Freeing or allocating memory may unmap some. So the watcher's thread does neither. The lists get their memory at the
+//! start. The thread only marks ranges ([`Ranges::invalidate`]), and a sending thread deregisters them later. The
+//! watcher's thread takes no lock whose holder may unmap memory. Code that holds the gate's lock or the lock of a
+//! cache's ranges allocates nothing, frees nothing and does not call a NIC. All this code is in this module and in
+//! [`super::ranges`].
 //!
-//! **What a program sees of it.** Mappings are watched whole: the kernel cuts them in two where only a
-//! part is watched, and refuses to move (`mremap`) what is cut. They stay watched until they are unmapped.
-//! A thread that takes some of such a mapping away waits for this thread to be
-//! scheduled: some 10 µs.
+//! **Effects on the program.** The watcher watches whole mappings. The kernel splits a mapping that is watched in part,
+//! and refuses to move (`mremap`) a split mapping. Mappings stay watched until they are unmapped. A thread that takes
+//! part of such a mapping away waits until the watcher's thread runs: about 10 µs.
 
 use super::distrust::Distrust;
 use super::ranges::Ranges;
@@ -29,24 +28,25 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use via::MemHandle;
 
-/// The ranges of a cache, as it shares them with the thread.
+/// The ranges of a cache, shared with the watcher's thread.
 pub(crate) type Shared = Mutex<Ranges<MemHandle>>;
 
-/// Caches that a process may have at a time.
+/// Largest number of caches in a process.
 const CACHES_MAX: usize = 256;
 
-/// The process's one, once a cache has wanted it.
+/// The process's watcher, once a cache has needed it.
 static WATCHER: OnceLock<Result<&'static Watcher, Errno>> = OnceLock::new();
 
-/// The userfaultfd, and what the thread knows.
+/// The userfaultfd, and the state of the watcher's thread.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     userfault: Userfault,
     maps: Maps,
-    /// A forked child has this structure, but neither the thread nor the memory.
+    /// Process that created the watcher. A forked child has a copy of this structure, but neither the thread nor the
+    /// watched memory.
     process: i32,
     gate: Mutex<Gate>,
-    /// Batches of events that have begun to be read, and those that have been applied.
+    /// Number of batches of events whose reading has begun, and number of applied batches.
     begun: AtomicU64,
     applied: AtomicU64,
 }
@@ -58,18 +58,18 @@ struct Gate {
 }
 
 impl Watcher {
-    /// The process's watcher, which is started if need be.
+    /// Returns the process's watcher, and starts it if needed.
     ///
     /// # Errors
-    /// Why memory cannot be watched here: `EPERM`, `ENOSYS` where the kernel forbids it, `EINVAL`
-    /// where it is too old, `EAGAIN` without a thread.
+    /// The reason for which memory cannot be watched. `EPERM` or `ENOSYS`: the kernel forbids it. `EINVAL`: the kernel
+    /// is too old. `EAGAIN`: the thread cannot be started. `ECHILD`: this process is a forked child.
     pub(crate) fn get() -> Result<&'static Watcher, Errno> {
         let watcher = *WATCHER.get_or_init(Watcher::start);
         watcher.and_then(|w| if w.process == call::getpid() { Ok(w) } else { Err(Errno::ECHILD) })
     }
 
     fn start() -> Result<&'static Watcher, Errno> {
-        // It lasts as long as the process, as the thread does.
+        // The watcher lives as long as the process, because its thread does.
         let watcher: &'static Watcher = Box::leak(Box::new(Watcher::new()?));
         let thread = thread::Builder::new().name("sovia-watch".into());
         let thread = process::without_signals(|| thread.spawn(move || watcher.run()));
@@ -89,7 +89,7 @@ impl Watcher {
     }
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
-        // Nothing panics under it half-way.
+        // Ignore poisoning: no code panics in the middle of a change.
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,14 +107,14 @@ impl Watcher {
             };
             self.applied.fetch_add(1, SeqCst);
             if !matches!(stopped, Errno::EAGAIN | Errno::EINTR) {
-                // The program has closed our descriptor behind our back: nothing is quiet from here
-                // on, so nothing is found in a cache any more.
+                // The program has closed this descriptor. From now on `is_quiet` returns false, so no cache entry is
+                // found any more.
                 return;
             }
         }
     }
 
-    /// Has a cache notified from now on; false where there are too many.
+    /// Notifies a cache from now on. Returns false if there are too many caches.
     pub(crate) fn join(&self, cache: &Arc<Shared>) -> bool {
         let cache = cache.clone();
         let mut gate = self.gate();
@@ -125,7 +125,7 @@ impl Watcher {
         room
     }
 
-    /// Has it notified no more.
+    /// Stops notifying a cache.
     pub(crate) fn leave(&self, cache: &Arc<Shared>) {
         let mut gate = self.gate();
         let place = gate.caches.iter().position(|other| Arc::ptr_eq(other, cache));
@@ -134,26 +134,26 @@ impl Watcher {
         drop(left);
     }
 
-    /// Whether all that had happened to watched memory before this call is known to all caches; if not,
-    /// some is being taken away just now. One system call (0.1 to 0.5 µs).
+    /// Returns true if all caches know all changes of watched memory before this call. Returns false if a thread is
+    /// taking watched memory away now. Costs one system call (0.1 to 0.5 µs).
     pub(crate) fn is_settled(&self) -> bool {
         let quiet = self.userfault.is_quiet();
         self.settle();
         quiet
     }
 
-    /// Waits until all events that have been read are known to all caches.
+    /// Waits until all events that have been read are applied to all caches.
     pub(crate) fn settle(&self) {
-        // An event is of a batch that had begun before it was read.
+        // The thread counts a batch in `begun` before it reads the batch's events.
         let begun = self.begun.load(SeqCst);
         if self.applied.load(SeqCst) != begun {
-            // The thread gives the gate back when it has applied it.
+            // The thread releases the gate after it has applied the batch.
             drop(self.gate());
         }
     }
 
-    /// Watches whole pages, of which a live slice has a part of each; whether they may be cached. To
-    /// be asked once the cache has an entry for them, which then learns what happens to them.
+    /// Watches whole pages, each of which contains part of a live slice. Returns false if they must not be cached. Call
+    /// it after the cache has an entry for the pages, so that the entry is invalidated by later changes.
     pub(crate) fn watch(&self, pages: &Range<usize>) -> bool {
         if self.gate().distrust.meets(pages) {
             return false;
@@ -171,7 +171,8 @@ impl Gate {
                 range
             }
             Event::Emptied(range) => {
-                // Before the caches know: a thread that looks in between has an entry that they then lose.
+                // Record the range before the caches lose it. A thread that adds an entry in between loses the entry by
+                // the loop below.
                 self.distrust.add(range.clone());
                 range
             }

@@ -1,4 +1,4 @@
-//! Finished descriptors become inputs of the session, and what it says is posted.
+//! Passes completed descriptors to the session, and posts the session's packets.
 
 use super::{Core, Inner, Kept, Place, Sending};
 use crate::error::Reset;
@@ -10,7 +10,7 @@ use sovia_proto::state::State;
 use via::{Completion, DataSegment, Done, Nic, Status, Vi};
 
 impl<N: Nic + 'static> Core<N> {
-    /// Looks for arrivals, where this thread is one that may: then posts what is due.
+    /// Processes arrivals, if this thread may do so, and posts the packets that are due.
     pub(crate) fn progress(&self, inner: &mut Inner<N>) {
         if self.configuration.handling == Handling::Single && !inner.driving {
             self.take_arrivals(inner);
@@ -18,7 +18,7 @@ impl<N: Nic + 'static> Core<N> {
         self.post_due(inner);
     }
 
-    /// Handles every arrival.
+    /// Processes every arrival.
     pub(crate) fn take_arrivals(&self, inner: &mut Inner<N>) {
         loop {
             match self.vi.recv_done() {
@@ -32,7 +32,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// A receive is finished.
+    /// Processes a completed receive.
     pub(crate) fn received(&self, inner: &mut Inner<N>, completion: Completion) {
         if inner.session.state() == State::Connecting {
             inner.early.push(completion);
@@ -50,7 +50,7 @@ impl<N: Nic + 'static> Core<N> {
         let data = immediate.is_some_and(|bits| {
             Immediate::decode(bits).is_ok_and(|packet| packet.kind == Kind::Data)
         });
-        // Both ways: what says that it was written was, and what was written says so.
+        // The immediate data and the completion must agree on whether the message was written by RDMA.
         let told = immediate.is_some_and(|bits| Written::decode(bits).is_some());
         let written = completion.status & Status::OP_MASK == Status::OP_REMOTE_RDMA_WRITE;
         if told != written {
@@ -58,7 +58,7 @@ impl<N: Nic + 'static> Core<N> {
             return self.lose(inner, Some(Reset::Protocol(violation)));
         }
         let mut body = [0; BODY_MAX];
-        // A body that is too long is as wrong as none.
+        // The session refuses a packet whose body is missing, so pass no body if it is too long.
         let body = match len as usize {
             len @ 1..=BODY_MAX if !data && !written => {
                 self.slots.copy_out(receive, 0, &mut body[..len]);
@@ -80,7 +80,8 @@ impl<N: Nic + 'static> Core<N> {
             Ok(Arrival::Nothing) => {
                 self.post_receive(receive);
                 let ended = inner.session.state().peer_finished();
-                // Then no more is written; nor is what a program that reads no more has dropped.
+                // Clear the permission. After its end the peer writes no more. A written message has used the
+                // permission up, even if the session dropped the message.
                 if ended || written {
                     inner.awaited = None;
                 }
@@ -91,12 +92,12 @@ impl<N: Nic + 'static> Core<N> {
         self.tell(inner);
     }
 
-    /// Posts a receive again. It fails only if the connection is lost, which is found out soon.
+    /// Posts a receive again. An error means that the connection is lost, which the next poll detects.
     pub(super) fn post_receive(&self, receive: usize) {
         let _ = self.vi.post_recv(self.slots.receive(receive));
     }
 
-    /// Posts all that the session has to say, as far as descriptors go.
+    /// Posts the packets that the session has to send, as long as there are free descriptors.
     pub(crate) fn post_due(&self, inner: &mut Inner<N>) {
         loop {
             if inner.free_sends.is_empty() {
@@ -133,9 +134,13 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Where so many bytes may be written: to the buffer of a thread that reads, if it has one with room for them and does not leave, as it
-    /// does once the stream has ended for it. Only to a call that waits, which writes as soon as it has leave: this thread cannot
-    /// leave before it has, and must not depend on when another program calls again.
+    /// Chooses the buffer for an RDMA write of `bytes` bytes: a reading thread's buffer if that is large enough, or
+    /// else the landing buffer.
+    ///
+    /// The reading thread cannot return before the write arrives. So its buffer is given only to a call of the peer
+    /// that waits, because such a call writes as soon as it has permission. Otherwise the reading thread would depend
+    /// on when the peer's program makes its next call. The buffer is not given either once the stream has ended for the
+    /// reading thread.
     fn target(&self, inner: &mut Inner<N>, bytes: u32, waits: bool) -> Target {
         let lent = waits && !inner.ended;
         if let Some(reader) = inner.reader.filter(|reader| lent && bytes <= reader.room) {
@@ -143,11 +148,11 @@ impl<N: Nic + 'static> Core<N> {
             return reader.to;
         }
         inner.awaited = Some(Place::Landing);
-        // There is one: this end asks for leave, as the session does that gives it.
+        // The landing buffer exists: both ends use SOVIA_RDMA when the peer asks for permission.
         self.landing.as_ref().map(|landing| landing.target()).unwrap_or_default()
     }
 
-    /// Posts a send, or an RDMA write to there.
+    /// Posts a send, or an RDMA write to `to`.
     pub(super) fn post(
         &self,
         inner: &mut Inner<N>,
@@ -172,14 +177,14 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Takes every send that is done.
+    /// Processes every completed send.
     pub(crate) fn take_sent(&self, inner: &mut Inner<N>) {
         while let Done::Completion(completion) = self.vi.send_done() {
             self.sent(inner, completion);
         }
     }
 
-    /// A send is done.
+    /// Processes a completed send.
     pub(super) fn sent(&self, inner: &mut Inner<N>, completion: Completion) {
         let i = self.slots.send_index(completion.descriptor);
         self.finish_send(inner, i, completion.result().is_ok());
@@ -190,7 +195,7 @@ impl<N: Nic + 'static> Core<N> {
         inner.unsendable |= !well;
         match core::mem::replace(&mut inner.sending[i], Sending::Free) {
             Sending::Program(_) => {
-                // The program's thread looks for it, and frees the descriptor.
+                // The waiting thread of the program polls this entry, and frees the descriptor.
                 inner.sending[i] = Sending::Program(Some(well));
                 return;
             }
@@ -205,7 +210,7 @@ impl<N: Nic + 'static> Core<N> {
         inner.free_sends.push(i as u16);
     }
 
-    /// Starts the timer of the chunk that has just begun, if one has.
+    /// Starts the timer for a chunk that has just begun.
     pub(super) fn mind_timer(&self, inner: &mut Inner<N>) {
         let batch = inner.session.batch();
         if inner.batch.map(|(batch, _)| batch) == batch {
@@ -222,7 +227,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// The timer has gone off; when it is to go off next.
+    /// Runs when the timer fires. Returns when to fire next.
     pub(crate) fn timer(&self) -> Option<std::time::Instant> {
         let mut held = self.lock();
         let delay = self.configuration.combine?.delay;

@@ -1,4 +1,4 @@
-//! Closing, and how a connection is lost.
+//! Closing a stream, and loss of its connection.
 
 use super::{Core, Inner, Kept, Sending};
 use crate::error::Reset;
@@ -6,15 +6,15 @@ use sovia_proto::state::State;
 use via::{Cause, Nic, Vi, ViState};
 
 impl<N: Nic + 'static> Core<N> {
-    /// No receive is posted and none is done: finds out whether the connection is lost. (That a send
-    /// fails does not say so: what the peer has sent before may lie in the receive queue.)
+    /// Detects a lost connection. Call it when no receive is posted and none has completed. (A failed send is no proof:
+    /// earlier messages of the peer may still lie in the receive queue.)
     pub(super) fn check_lost(&self, inner: &mut Inner<N>) {
         if self.vi.state() != ViState::Connected {
             self.lose(inner, None);
         }
     }
 
-    /// The connection is over: by the VI's doing, or for that reason.
+    /// Ends the connection, for the reason `why`, or for the VI's reason if `why` is `None`.
     pub(super) fn lose(&self, inner: &mut Inner<N>, why: Option<Reset>) {
         if inner.reset.is_some() {
             return;
@@ -28,13 +28,13 @@ impl<N: Nic + 'static> Core<N> {
         }
         inner.session.lost();
         if why.is_some() {
-            // The peer notices that by losing the connection, too.
+            // The peer learns of the protocol violation only by losing the connection.
             self.disconnect(inner);
         }
         self.tell(inner);
     }
 
-    /// Takes what a dead peer has left.
+    /// Takes the bytes that a dead peer has left.
     fn inherit(&self, inner: &mut Inner<N>) {
         let place = if inner.ended { None } else { self.vi.bequest() };
         let will = place.and_then(|place| crate::will::Will::new(place, 1));
@@ -45,7 +45,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Disconnects the VI, once.
+    /// Disconnects the VI. Does nothing on a second call.
     pub(super) fn disconnect(&self, inner: &mut Inner<N>) {
         inner.will = None;
         if !core::mem::replace(&mut inner.disconnected, true) {
@@ -54,7 +54,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// The program closes its sending half.
+    /// Closes the sending half.
     pub(crate) fn shutdown(&self) {
         let mut held = self.lock();
         let inner = &mut *held;
@@ -65,7 +65,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// The program reads no more: what has come and comes is dropped.
+    /// Closes the receiving half, and drops all packets that have arrived or will arrive.
     pub(crate) fn shutdown_reading(&self) {
         let mut held = self.lock();
         let inner = &mut *held;
@@ -85,12 +85,12 @@ impl<N: Nic + 'static> Core<N> {
         self.tell(inner);
     }
 
-    /// The program closes the stream for good, as the calls that follow say.
+    /// Tells the session that the program closes the stream for good. Calls to close both halves follow.
     pub(crate) fn forsake(&self) {
         self.lock().session.forsake();
     }
 
-    /// The program gives the connection up: what is not sent is not sent.
+    /// Aborts the connection. Bytes that have not been sent are lost.
     pub(crate) fn abort(&self) {
         let mut held = self.lock();
         let inner = &mut *held;
@@ -102,11 +102,10 @@ impl<N: Nic + 'static> Core<N> {
         self.tell(inner);
     }
 
-    /// Goes on closing for a program that has gone: true when nothing is left to do.
+    /// Continues to close a stream that its program has dropped. Returns true when no work is left.
     ///
-    /// What is sent and done reaches the peer after a disconnect, too (`VipDisconnect`), so the
-    /// connection need not last until the peer has answered FIN. Only what still waits, for the
-    /// window or for the NIC, keeps it.
+    /// Bytes in completed sends reach the peer even after a disconnect (`VipDisconnect`). So the connection need not
+    /// last until the peer has answered FIN. The connection must last while bytes wait for the window or for the NIC.
     pub(crate) fn closed(&self) -> bool {
         let mut held = self.lock();
         let inner = &mut *held;

@@ -1,13 +1,13 @@
 //! One end of a stream: a session, its VI and its memory, under one lock.
 //!
-//! - `arrive`: finished descriptors become inputs of the session, and what it says is posted;
-//! - `write`, `read`: what a program's calls do;
-//! - `wait`: which threads wait for what, and which one handles arrivals meanwhile;
-//! - `end`: closing, and how a connection is lost.
+//! - `arrive`: passes completed descriptors to the session, and posts the session's packets;
+//! - `write`, `read`: execute the program's calls;
+//! - `wait`: decides which threads wait, and which of them processes arrivals meanwhile;
+//! - `end`: closing, and loss of the connection.
 //!
-//! The lock is never held while a thread sleeps. Callbacks of the NIC ([`Handling::Notify`]) leave
-//! their completion in a mailbox, which the holder of the lock empties when it gives the lock back: a NIC
-//! may call back inside one of our own calls to it.
+//! No thread sleeps while it holds the lock. A NIC may call back inside a call that this code makes to the NIC. So
+//! callbacks of the NIC ([`Handling::Notify`]) put their completion in a mailbox, and the lock's holder empties the
+//! mailbox when it releases the lock.
 
 mod arrive;
 mod end;
@@ -36,120 +36,121 @@ use std::time::Instant;
 use via::cq::Attach;
 use via::{Completion, Done, Nic, Reliability, Vi, ViAttributes};
 
-/// One end.
+/// One end of a stream.
 pub(crate) struct Core<N: Nic + 'static> {
-    /// Names it in the handler's completion queue.
+    /// Identifies the stream in the handler's completion queue.
     pub(crate) id: u64,
     pub(crate) configuration: Configuration,
     pub(crate) vi: N::Vi,
     pub(crate) slots: Slots<N>,
-    /// Where RDMA writes go that no reading program's buffer is for; with [`Handshake::Rdma`].
+    /// Buffer for the peer's RDMA writes when no reading thread's buffer is available; only with [`Handshake::Rdma`].
     landing: Option<Landing<N>>,
     inner: Mutex<Inner<N>>,
     news: Mutex<News>,
     told: Condvar,
     me: Weak<Core<N>>,
-    /// Behind what is registered and created with it: dropped after that.
+    /// The protection tag. Declared after the VI and the memory that use it, so that it is dropped after them.
     pub(crate) tag: Tag<N>,
     pub(crate) stack: Arc<Shared<N>>,
 }
 
-/// What threads leave for each other. Its lock is taken for a moment, within the other or alone.
+/// Notifications between threads. A thread takes this lock for short times, alone or within the other lock.
 #[derive(Debug, Default)]
 struct News {
-    /// Arrivals that callbacks have brought and that are not handled yet.
+    /// Arrivals from callbacks that are not processed yet.
     mail: VecDeque<Completion>,
-    /// Changed when something has been handled that threads may wait for.
+    /// Count of events for waiting threads.
     count: u64,
 }
 
-/// What the lock guards.
+/// State under the lock.
 pub(crate) struct Inner<N: Nic + 'static> {
     pub(crate) session: Session,
     free_sends: Vec<u16>,
     free_buffers: Vec<u16>,
-    /// What each send descriptor is posted for.
+    /// Current use of each send descriptor.
     sending: Vec<Sending<N>>,
-    /// The buffer in which small messages are combined.
+    /// Buffer that combines small messages.
     combining: Option<u16>,
     will: Option<Will>,
-    /// Arrived before the connecting call had returned.
+    /// Receives that completed before the connecting call returned.
     early: Vec<Completion>,
     /// Packets for the program.
     kept: VecDeque<Kept>,
-    /// The buffer of a thread that reads and stays until it has its message.
+    /// Buffer of a reading thread that stays until a message arrives.
     reader: Option<Reader>,
-    /// Where the message is to be written for which leave has been given.
+    /// Buffer for which the peer has permission to write.
     awaited: Option<Place>,
     /// Lent buffers that have been sent.
     returned: VecDeque<Buffer<N>>,
-    /// The peer has closed its sending half; there is nothing behind what is kept.
+    /// Set once the peer has closed its sending half. No data follows the packets in `kept`.
     ended: bool,
-    /// Why the connection is over, if it was lost.
+    /// Reason for which the connection was lost.
     reset: Option<Reset>,
-    /// A send has failed: nothing more can be sent, though something may yet arrive.
+    /// Set after a send has failed. Nothing more can be sent, but messages may still arrive.
     unsendable: bool,
-    /// The VI has been disconnected by this end.
+    /// Set after this end has disconnected the VI.
     disconnected: bool,
-    /// A thread waits at the VI for arrivals; others wait for its news.
+    /// `driving` is set while a thread waits at the VI for arrivals. `waiters` is the number of threads that wait for
+    /// `News`.
     driving: bool,
     waiters: u32,
-    /// The chunk whose timer runs, and since when.
+    /// The chunk whose timer runs, and when it began.
     batch: Option<(u32, Instant)>,
     timer_set: bool,
 }
 
-/// What a send descriptor is posted for.
+/// Use of a send descriptor.
 enum Sending<N: Nic + 'static> {
-    /// Nothing: it is free.
+    /// The descriptor is free.
     Free,
     /// A packet without a buffer.
     Control,
-    /// A buffer of ours.
+    /// A copy in the buffer with this index.
     Copy(u16),
-    /// The buffer of a program that waits for it; set once it is done, with its success.
+    /// A buffer of a waiting program. The value is set on completion: true for success.
     Program(Option<bool>),
-    /// A lent buffer; registered again, where the stream has a tag of its own.
+    /// A lent buffer. `again` is its second registration, if the stream has its own protection tag.
     Lent { again: Option<Registered<N>>, buffer: Buffer<N> },
 }
 
-/// A buffer that RDMA writes may go to, as long as it is.
+/// A reading thread's buffer that the peer may write to, and its length.
 #[derive(Debug, Clone, Copy)]
 struct Reader {
     to: Target,
     room: u32,
 }
 
-/// Where RDMA writes go.
+/// Destination of the peer's RDMA writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// To the reading thread's buffer.
+    /// The reading thread's buffer.
     Reader,
-    /// To [`Core::landing`].
+    /// The buffer [`Core::landing`].
     Landing,
 }
 
-/// A packet that has arrived, and how much of it the program has had.
+/// An arrived packet; `had` is the number of bytes that the program has read.
 enum Kept {
-    /// In the buffer of that receive.
+    /// In the buffer of the receive with this index.
     Packet { receive: u16, len: u32, had: u32 },
     /// In the reading thread's buffer.
     Read { len: u32 },
     /// In the landing buffer.
     Landed { len: u32, had: u32 },
-    /// Left by a peer that has died.
+    /// Bytes that a dead peer has left.
     Heritage { bytes: Vec<u8>, had: usize },
 }
 
-/// The lock, held.
+/// The lock's guard.
 pub(crate) struct Held<'c, N: Nic + 'static> {
     core: &'c Core<N>,
-    /// `None` only while it is being given back.
+    /// `None` only while the lock is being released.
     guard: Option<MutexGuard<'c, Inner<N>>>,
 }
 
 impl<N: Nic + 'static> Core<N> {
-    /// An end whose receives are posted and that is about to connect.
+    /// Creates an end with posted receives, ready to connect.
     pub(crate) fn new(
         stack: &Arc<Shared<N>>,
         configuration: &Configuration,
@@ -181,7 +182,7 @@ impl<N: Nic + 'static> Core<N> {
         let vi_attributes = ViAttributes {
             reliability,
             enable_rdma_write: written,
-            // The same at both ends, whatever their chunks.
+            // Both ends must have the same value, although their chunks may differ.
             max_transfer_size: most,
             ptag: Some(tag.ptag()),
             ..ViAttributes::default()
@@ -206,7 +207,7 @@ impl<N: Nic + 'static> Core<N> {
         }
         let (vi, slots, landing) = made?;
         for i in 0..sizes.receives {
-            // The queue has room and the descriptor is good, as sizes were checked.
+            // The call cannot fail: the queue has room and the descriptor is valid, because the sizes were checked.
             let _ = vi.post_recv(slots.receive(i));
         }
         let mut session = Session::new(configuration);
@@ -253,7 +254,7 @@ impl<N: Nic + 'static> Core<N> {
         Ok(core)
     }
 
-    /// The VIs are connected: says WAKEUP. What has arrived before is handled now.
+    /// Starts the stream after the VIs have connected: sends WAKEUP, and processes earlier arrivals.
     pub(crate) fn begin(&self) {
         let mut held = self.lock();
         let _ = held.session.connected();
@@ -273,20 +274,20 @@ impl<N: Nic + 'static> Core<N> {
     }
 
     pub(crate) fn lock(&self) -> Held<'_, N> {
-        // A thread that panicked while it held the lock was within our code, which keeps what the
-        // lock guards whole between any two of its steps.
+        // Ignore poisoning: this code keeps the state consistent between any two steps, so a panic leaves it
+        // consistent.
         let guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         Held { core: self, guard: Some(guard) }
     }
 
-    /// Has the next arrival handed to a callback.
+    /// Registers a callback for the next arrival.
     fn arm(&self) {
         let me = self.weak();
         self.vi.recv_notify(Box::new(move |completion| {
             let Some(core) = me.upgrade() else { return };
             core.news().mail.push_back(completion);
             core.empty_mailbox();
-            // What is flushed is not followed by anything.
+            // After a flushed receive no more arrivals follow.
             if completion.result().is_ok() {
                 core.arm();
             }
@@ -297,7 +298,7 @@ impl<N: Nic + 'static> Core<N> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the threads that wait for news.
+    /// Wakes the threads that wait for events.
     fn tell(&self, inner: &Inner<N>) {
         if inner.waiters > 0 {
             self.news().count += 1;
@@ -305,7 +306,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Handles what lies in the mailbox. If another thread holds the lock, that thread does it instead.
+    /// Processes the mailbox. If another thread holds the lock, that thread will process the mailbox.
     fn empty_mailbox(&self) {
         loop {
             let mail = !self.news().mail.is_empty();
@@ -319,7 +320,7 @@ impl<N: Nic + 'static> Core<N> {
             };
             let mut held = Held { core: self, guard: Some(guard) };
             held.read_mail();
-            // Not by dropping `held` as it is, which would come back here.
+            // Release the lock here, because dropping `held` with its guard would call this function again.
             held.guard = None;
         }
     }
@@ -363,7 +364,7 @@ impl<N: Nic + 'static> Drop for Held<'_, N> {
         }
         self.read_mail();
         self.guard = None;
-        // What came in since then may have met the lock held.
+        // A callback that ran since then may have found the lock taken.
         self.core.empty_mailbox();
     }
 }

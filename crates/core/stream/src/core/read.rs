@@ -1,4 +1,4 @@
-//! What a program reads.
+//! Reading, and queries about a stream's state.
 
 use super::write::too_late;
 use super::{Core, Held, Inner, Kept, Patience, Place, Reader};
@@ -10,15 +10,15 @@ use via::Nic;
 
 /// A packet that the program borrows.
 pub(crate) enum Borrowed {
-    /// The rest of the buffer of that receive, from byte `had` on.
+    /// Bytes from `had` on in the buffer of the receive with this index.
     Packet { receive: u16, len: u32, had: u32 },
-    /// Bytes of their own.
+    /// Bytes in memory of their own.
     Bytes(Vec<u8>),
 }
 
 impl<N: Nic + 'static> Core<N> {
-    /// Waits until there is something to read: false at the stream's end. `is_reader` says that this thread's is the
-    /// buffer that messages may be written to: then it stays until none is to be any more.
+    /// Waits until data can be read. Returns false at the stream's end. `is_reader` is set if the peer may write to the
+    /// calling thread's buffer. In this case the call does not return while the peer has permission to write there.
     fn await_data<'c>(
         &'c self,
         mut held: Held<'c, N>,
@@ -26,7 +26,7 @@ impl<N: Nic + 'static> Core<N> {
         is_reader: bool,
         patience: Patience,
     ) -> Result<(Held<'c, N>, bool), TransferError> {
-        // A message that lies here already needs no leave.
+        // A message that has arrived needs no permission.
         let room = if held.kept.is_empty() { room.min(CHUNK_MAX as usize) as u32 } else { 0 };
         held.session.reading(room);
         loop {
@@ -34,7 +34,7 @@ impl<N: Nic + 'static> Core<N> {
                 self.progress(&mut held);
             }
             match held.kept.front() {
-                // Another thread's.
+                // The message is for the thread that owns the buffer.
                 Some(Kept::Read { .. }) if !is_reader => {}
                 Some(_) => {
                     self.post_due(&mut held);
@@ -50,7 +50,7 @@ impl<N: Nic + 'static> Core<N> {
                     if let Some(reset) = held.reset {
                         return Err(reset.into());
                     }
-                    // Another thread may have used the room up, or have less.
+                    // Another thread may have used the permission, or have had a smaller buffer.
                     if self.configuration.handshake.asks() {
                         held.session.reading(room);
                         self.post_due(&mut held);
@@ -64,17 +64,17 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Reads a message that the peer writes to the program's own buffer; `None` if it may, or did, come in another way.
-    /// The thread stays until it has its message.
+    /// Reads a message that the peer writes directly to the program's buffer. Returns `None` if the message may come,
+    /// or has come, in another way. The thread stays until the message has arrived.
     fn read_lent(&self, out: &mut [u8]) -> Result<Option<usize>, TransferError> {
         let len = out.len().min(self.configuration.chunk as usize);
         if self.configuration.copies(len as u32) {
             return Ok(None);
         }
-        // What cannot be registered is copied from the landing buffer.
+        // If the buffer cannot be registered, the caller reads by way of the landing buffer.
         let Ok(lent) = Lent::new(&self.tag, &mut out[..len]) else { return Ok(None) };
         let mut held = self.lock();
-        // What is here already needs no leave; and there is one reader.
+        // A message that has arrived needs no permission. Only one thread can be the reader.
         if !held.kept.is_empty() || held.reader.is_some() {
             return Ok(None);
         }
@@ -83,7 +83,7 @@ impl<N: Nic + 'static> Core<N> {
         let (mut held, more) = match waited {
             Ok(waited) => waited,
             Err(error) => {
-                // The connection is lost: no leave is given any more.
+                // The connection is lost, so the peer gets no more permissions.
                 self.lock().reader = None;
                 return Err(error);
             }
@@ -92,7 +92,7 @@ impl<N: Nic + 'static> Core<N> {
         let read = match held.kept.front() {
             _ if !more => Some(0),
             Some(&Kept::Read { len }) => {
-                // No more than it had leave for: the session has refused what is longer.
+                // `len` is at most the reader's room, because the session refuses longer messages.
                 held.kept.pop_front();
                 held.session.consumed();
                 Some(len as usize)
@@ -104,7 +104,7 @@ impl<N: Nic + 'static> Core<N> {
         Ok(read)
     }
 
-    /// Reads up to as many bytes as `out` has; 0 at the stream's end.
+    /// Reads up to `out.len()` bytes; 0 at the stream's end.
     pub(crate) fn read(&self, out: &mut [u8], patience: Patience) -> Result<usize, TransferError> {
         if out.is_empty() {
             return Ok(0);
@@ -157,7 +157,7 @@ impl<N: Nic + 'static> Core<N> {
         Ok(got)
     }
 
-    /// The program has had all of the first packet.
+    /// Releases the first packet after the program has read all of it.
     fn done_with_first(&self, inner: &mut Inner<N>) {
         match inner.kept.pop_front() {
             Some(Kept::Packet { receive, .. }) => {
@@ -169,7 +169,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Takes the first packet out of the stream, to be given back; `None` at the stream's end.
+    /// Takes the first packet out of the stream for borrowing; `None` at the stream's end.
     pub(crate) fn borrow(&self, patience: Patience) -> Result<Option<Borrowed>, TransferError> {
         let (mut held, more) = self.await_data(self.lock(), CHUNK_MAX as usize, false, patience)?;
         if !more {
@@ -177,7 +177,7 @@ impl<N: Nic + 'static> Core<N> {
         }
         let inner = &mut *held;
         if let Some(&Kept::Landed { len, had }) = inner.kept.front() {
-            // The landing buffer is for the next one.
+            // Copy the bytes, because the next message needs the landing buffer.
             let mut bytes = vec![0; (len - had) as usize];
             if let Some(landing) = &self.landing {
                 landing.copy_out(had as usize, &mut bytes);
@@ -193,7 +193,7 @@ impl<N: Nic + 'static> Core<N> {
         }))
     }
 
-    /// The program gives a borrowed packet back.
+    /// Takes back a borrowed packet, and posts its receive again.
     pub(crate) fn give_back(&self, receive: u16) {
         let mut held = self.lock();
         self.post_receive(usize::from(receive));
@@ -201,20 +201,20 @@ impl<N: Nic + 'static> Core<N> {
         self.post_due(&mut held);
     }
 
-    /// Bytes that can be read without waiting.
+    /// Number of bytes that can be read without waiting.
     pub(crate) fn readable(&self) -> usize {
         let mut held = self.lock();
         self.progress(&mut held);
         let left = |kept: &Kept| match kept {
             Kept::Packet { len, had, .. } | Kept::Landed { len, had } => (len - had) as usize,
-            // Its reader has it.
+            // The reading thread returns these bytes.
             Kept::Read { .. } => 0,
             Kept::Heritage { bytes, had } => bytes.len() - had,
         };
         held.kept.iter().map(left).sum()
     }
 
-    /// Whether a write would take something now.
+    /// Returns true if a write would accept bytes now.
     pub(crate) fn is_writable(&self) -> bool {
         let mut held = self.lock();
         self.progress(&mut held);
@@ -224,7 +224,7 @@ impl<N: Nic + 'static> Core<N> {
         free && inner.session.is_writable()
     }
 
-    /// Waits until the peer's WAKEUP is there.
+    /// Waits until the peer's WAKEUP has arrived.
     pub(crate) fn await_normal(&self, patience: Patience) -> Result<(), TransferError> {
         let mut held = self.lock();
         loop {
@@ -239,24 +239,24 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// The stream's state.
+    /// Returns the stream's state.
     pub(crate) fn state(&self) -> State {
         let mut held = self.lock();
         self.progress(&mut held);
         held.session.state()
     }
 
-    /// Switches combining on or off.
+    /// Enables or disables combining.
     pub(crate) fn set_combining(&self, on: bool) {
         let mut held = self.lock();
-        // Only where its buffer has a timer and an heir.
+        // Without a combining configuration, the combining buffer would have no timer and no bequest.
         if self.configuration.combine.is_some() {
             held.session.set_combining(on);
             self.post_due(&mut held);
         }
     }
 
-    /// Sends what waits to be combined.
+    /// Sends the combined bytes that wait.
     pub(crate) fn flush(&self) {
         let mut held = self.lock();
         held.session.flush();

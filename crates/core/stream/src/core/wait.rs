@@ -1,4 +1,4 @@
-//! Which threads wait for what, and which one handles arrivals meanwhile.
+//! Decides which threads wait, and which of them processes arrivals meanwhile.
 
 use super::{Core, Held, Inner};
 use core::time::Duration;
@@ -8,29 +8,28 @@ use std::time::Instant;
 use via::error::WaitError;
 use via::{Nic, Vi};
 
-/// How long a thread waits at a VI at most before it looks what other threads have done to the
-/// stream: a VI tells of arrivals only.
+/// Longest time that a thread waits at a VI before it checks for changes by other threads. A VI reports only arrivals.
 const NAP: Duration = Duration::from_millis(200);
 
-/// How long a call may wait.
+/// Time that a call may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Not at all.
+    /// The call must not wait.
     None,
-    /// Until then.
+    /// The call may wait until this time.
     Until(Instant),
-    /// As long as it takes.
+    /// The call may wait without limit.
     Endless,
 }
 
 impl Patience {
-    /// That of a call with a timeout that begins now.
+    /// Returns the patience of a call with this timeout that begins now.
     pub(crate) fn of(timeout: Option<Duration>) -> Patience {
         let until = timeout.map(|timeout| Instant::now().checked_add(timeout));
         until.flatten().map_or(Patience::Endless, Patience::Until)
     }
 
-    /// How long it is still good for, at most a nap; `None` if it is over.
+    /// Returns how long the call may sleep next, at most a nap; `None` if its time is over.
     fn nap(self) -> Option<Duration> {
         match self {
             Patience::None => None,
@@ -44,10 +43,11 @@ impl Patience {
 }
 
 impl<N: Nic + 'static> Core<N> {
-    /// Waits until something has arrived, or may have; `None` if the patience is over.
+    /// Waits until a packet has arrived, or may have arrived; `None` if the time is over.
     ///
-    /// With [`Handling::Single`] the first thread that waits does so at the VI, and handles
-    /// arrivals; others, and all threads where the NIC's or a handler's thread handles arrivals, wait to be told.
+    /// With [`Handling::Single`], the first waiting thread waits at the VI and processes arrivals. Other threads wait
+    /// for its notification. All threads wait for a notification if a NIC's thread or a handler's thread processes
+    /// arrivals.
     pub(super) fn await_news<'c>(
         &'c self,
         mut held: Held<'c, N>,
@@ -63,14 +63,14 @@ impl<N: Nic + 'static> Core<N> {
         let mut held = self.lock();
         held.driving = false;
         self.waited(&mut held, waited);
-        // One of the waiting threads goes to the VI now, if this thread does not.
+        // One of the waiting threads takes over at the VI if this thread does not continue.
         self.tell(&held);
         Some(held)
     }
 
     fn waited(&self, inner: &mut Inner<N>, waited: Result<via::Completion, WaitError>) {
         match waited {
-            // Others that have come are found by the next look.
+            // The next poll finds further arrivals.
             Ok(completion) => self.received(inner, completion),
             Err(WaitError::Empty) => self.check_lost(inner),
             Err(WaitError::Timeout) => {}
@@ -78,7 +78,7 @@ impl<N: Nic + 'static> Core<N> {
         self.post_due(inner);
     }
 
-    /// Waits for another thread's news.
+    /// Waits for a notification by another thread.
     fn be_told<'c>(&'c self, mut held: Held<'c, N>, nap: Duration) -> Held<'c, N> {
         held.waiters += 1;
         let seen = self.news().count;
@@ -91,7 +91,7 @@ impl<N: Nic + 'static> Core<N> {
         held
     }
 
-    /// Waits until a send is done, or may be; `None` if the patience is over.
+    /// Waits until a send has completed, or may have; `None` if the time is over.
     pub(super) fn await_sent<'c>(
         &'c self,
         held: Held<'c, N>,

@@ -1,4 +1,4 @@
-//! What becomes of bytes that a program writes.
+//! Writing: copies, combines or registers the program's bytes, and sends them.
 
 use super::{Core, Held, Inner, Patience, Sending};
 use crate::buffer::Buffer;
@@ -10,10 +10,9 @@ use sovia_proto::session::{NotWritable, Offer, Target};
 use via::{Nic, Vi};
 
 impl<N: Nic + 'static> Core<N> {
-    /// Writes bytes: all of them if the patience is endless, else as many as there was room for in
-    /// time, at least one.
+    /// Writes all bytes if the patience is endless. Otherwise writes the bytes that find room in time, at least one.
     pub(crate) fn write(&self, bytes: &[u8], patience: Patience) -> Result<usize, TransferError> {
-        // A program that may not wait for its buffer must have it back at once.
+        // A call that may not wait for its buffer must copy.
         let way = (patience != Patience::Endless).then_some(Transfer::Copy);
         let mut done = 0;
         let mut held = self.lock();
@@ -39,15 +38,15 @@ impl<N: Nic + 'static> Core<N> {
         Ok(done)
     }
 
-    /// Waits until the peer's memory has what was written to it by RDMA. A send that is posted lies with the provider, and arrives
-    /// though this process ends; an RDMA write may need this process's NIC until it is done.
+    /// Waits until RDMA writes have reached the peer's memory. The provider delivers a posted send even if this process
+    /// ends. An RDMA write may need this process's NIC until it is done.
     fn await_written<'c>(&'c self, mut held: Held<'c, N>, patience: Patience) -> Held<'c, N> {
         if self.landing.is_none() {
             return held;
         }
         loop {
             self.take_sent(&mut held);
-            // One message is on its way at a time, and nothing else is in a buffer of ours.
+            // At most one message is in flight, and it is the only user of a copy buffer.
             if !held.sending.iter().any(|sending| matches!(sending, Sending::Copy(_))) {
                 return held;
             }
@@ -58,7 +57,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Writes what fits one packet, or the combining buffer.
+    /// Writes as many bytes as fit one packet or the combining buffer.
     fn write_some<'c>(
         &'c self,
         mut held: Held<'c, N>,
@@ -85,7 +84,7 @@ impl<N: Nic + 'static> Core<N> {
                 let lease = Lease::new(&self.tag, bytes, len as usize);
                 match lease {
                     Ok(lease) => Ok((self.send_leased(held, &lease, immediate, to), len as usize)),
-                    // Then as SOVIA_COPY does.
+                    // If registering fails, sends a copy as SOVIA_COPY does.
                     Err(_) => {
                         self.copy(inner, &bytes[..len as usize], immediate, to);
                         Ok((held, len as usize))
@@ -95,7 +94,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// What becomes of bytes that are offered. Where something must go first, it goes.
+    /// Asks the session how to send `len` bytes. First posts packets that must go before.
     fn offer(
         &self,
         inner: &mut Inner<N>,
@@ -110,14 +109,14 @@ impl<N: Nic + 'static> Core<N> {
         if offer != Offer::Wait {
             return Ok(offer);
         }
-        // Only now: a look for arrivals costs about as much as the rest of a write, and what they
-        // acknowledge is not needed before.
+        // Process arrivals only now: this costs about as much as the rest of a write, and their acknowledgements are
+        // not needed earlier.
         self.progress(inner);
         self.ready(inner)?;
         inner.session.write(len, way, stays).map_err(|e| refused(inner, e))
     }
 
-    /// Whether a packet can be posted: descriptors, buffers, a connection.
+    /// Checks that a packet can be posted: a connection, free descriptors and free buffers.
     fn ready(&self, inner: &mut Inner<N>) -> Result<(), Stop> {
         if inner.unsendable || inner.reset.is_some() {
             let reset = inner.reset.unwrap_or_else(|| Reset::from(self.vi.cause()));
@@ -140,11 +139,11 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Appends to the combining buffer.
+    /// Appends bytes to the combining buffer.
     fn join(&self, inner: &mut Inner<N>, at: usize, bytes: &[u8]) {
         let buffer = match inner.combining {
             Some(buffer) => buffer,
-            // There is one: `ready` has seen to it.
+            // A free buffer exists, because `ready` has checked.
             None => match inner.free_buffers.pop() {
                 Some(buffer) => *inner.combining.insert(buffer),
                 None => return,
@@ -158,7 +157,7 @@ impl<N: Nic + 'static> Core<N> {
         self.mind_timer(inner);
     }
 
-    /// Sends a copy.
+    /// Sends a copy of the bytes.
     fn copy(&self, inner: &mut Inner<N>, bytes: &[u8], immediate: Immediate, to: Option<Target>) {
         let (Some(buffer), Some(send)) = (inner.free_buffers.pop(), inner.free_sends.pop()) else {
             return;
@@ -169,7 +168,7 @@ impl<N: Nic + 'static> Core<N> {
         self.take_sent(inner);
     }
 
-    /// Sends from the program's memory, and waits until the NIC is done with it.
+    /// Sends directly from the program's memory, and waits until the NIC has finished with it.
     fn send_leased<'c>(
         &'c self,
         mut held: Held<'c, N>,
@@ -187,7 +186,7 @@ impl<N: Nic + 'static> Core<N> {
                 held.free_sends.push(send);
                 return held;
             }
-            // It is done one day: well, or flushed when the connection is lost.
+            // The send always completes: with success, or flushed when the connection is lost.
             match self.await_sent(held, Patience::Endless) {
                 Some(again) => held = again,
                 None => return self.lock(),
@@ -195,7 +194,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Sends a lent buffer whole, as one packet.
+    /// Sends a lent buffer as one packet.
     pub(crate) fn lend(
         &self,
         buffer: Buffer<N>,
@@ -216,12 +215,12 @@ impl<N: Nic + 'static> Core<N> {
                     let from = done;
                     done += part as usize;
                     if done < len {
-                        // A receiver that has given leave for less: that much goes before.
+                        // The receiver has given permission for fewer bytes, so these bytes go first.
                         self.copy(inner, &buffer[from..done], immediate, to);
                         continue;
                     }
                     let Ok(again) = buffer.under(&self.tag) else {
-                        // Then as SOVIA_COPY does.
+                        // If registering fails, sends a copy as SOVIA_COPY does.
                         self.copy(inner, &buffer[from..len], immediate, to);
                         inner.returned.push_back(buffer);
                         return Ok(());
@@ -251,7 +250,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// A lent buffer that has been sent.
+    /// Returns a lent buffer that has been sent.
     pub(crate) fn reclaim(&self, patience: Patience) -> Option<Buffer<N>> {
         let mut held = self.lock();
         loop {
@@ -267,16 +266,16 @@ impl<N: Nic + 'static> Core<N> {
     }
 }
 
-/// Why a write does not go on at once.
+/// Reason for which a write cannot continue at once.
 enum Stop {
-    /// The peer must say something first.
+    /// The write needs a packet from the peer.
     Wait,
-    /// A send must be done first.
+    /// The write needs a completed send.
     Descriptors,
     Error(TransferError),
 }
 
-/// A call's result whose patience is over.
+/// Returns the result of a call whose time is over after `done` bytes.
 fn short(done: usize, patience: Patience) -> Result<usize, TransferError> {
     if done > 0 { Ok(done) } else { Err(too_late(patience)) }
 }

@@ -1,4 +1,4 @@
-//! Bytes and calls.
+//! Cases about bytes and calls.
 
 use super::pattern::{SIZES, at_end, byte, bytes, hear, read, say, write};
 use super::{Case, LONG};
@@ -100,7 +100,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
             server: |cx| {
                 let end = cx.accept();
                 say(&end);
-                // More than anything writes at once, less, and exactly as much; the message is read in parts.
+                // Reads of more bytes than any write has, of fewer, and of as many.
                 let (mut all, mut round) = (0, 0);
                 while all < MANY {
                     let mut out = vec![0xee; [70_000, 100, 4096, 1, 3000][round % 5]];
@@ -135,7 +135,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                         let mut counts = [0usize; 4];
                         let mut out = vec![0; limit];
                         loop {
-                            // Some stay until they have something, others look again.
+                            // Some reads wait without limit, others time out.
                             let got = match limit % 2 {
                                 0 => end.read(&mut out).unwrap(),
                                 _ => end.read_within(&mut out, LONG).unwrap(),
@@ -174,7 +174,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                 hear(&end);
                 assert_eq!(end.try_read(&mut [0]), Err(TransferError::WouldBlock));
                 say(&end);
-                // The client fills the window; what it was told is here is here.
+                // Give the client time to fill the window.
                 std::thread::sleep(Duration::from_millis(20));
                 let (mut all, mut out) = (0, [0; 5000]);
                 loop {

@@ -1,4 +1,4 @@
-//! Beginnings and ends.
+//! Cases about beginnings and ends of streams.
 
 use super::pattern::{at_end, bytes, hear, read, say, write, write_until_lost};
 use super::{Case, Context, LONG};
@@ -53,7 +53,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                         let mut out = vec![7; 5000];
                         (end.read(&mut out), out.iter().all(|&byte| byte == 7))
                     });
-                    // The peer has asked for leave, and makes no call before it is told to.
+                    // The peer has asked for permission, and makes no call before the signal.
                     sleep(Duration::from_millis(20));
                     end.shutdown(Shutdown::Read).unwrap();
                     assert_eq!(reader.join().unwrap(), (Ok(0), true));
@@ -66,7 +66,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                     assert_eq!(end.try_write(&[9; 3000]), Err(TransferError::WouldBlock));
                 }
                 hear(&end);
-                // What was asked for then may be written now, and is dropped.
+                // The earlier request now has permission. The stream drops the bytes.
                 let _ = end.try_write(&[9; 3000]);
             },
         },
@@ -80,7 +80,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
             server: |cx| {
                 let listener = cx.listen();
                 let (end, _) = listener.accept_within(LONG).unwrap();
-                // The other has closed, and was not read from before.
+                // The first stream has closed, and the server has not read from it.
                 hear(&listener.accept_within(LONG).unwrap().0);
                 let three = cx.configuration.handshake.asks();
                 let len = if three { 0 } else { 300 };
@@ -89,8 +89,8 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
             },
             client: |cx| {
                 let end = cx.connect();
-                // One message: without flow control no more is written before it is read. With
-                // the three-way handshake none is.
+                // Writes only one message, because without flow control a second write waits until the first message is
+                // read. With the three-way handshake even the first write waits.
                 if !cx.configuration.handshake.asks() {
                     assert_eq!(end.write(&bytes(1, 0, 300)), Ok(300));
                 }
@@ -135,7 +135,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                     }
                 }
                 end.close();
-                // The close thread needs its process until all has been read.
+                // The process must not exit before the close thread has sent all bytes.
                 hear(&cx.connect());
             },
         },
@@ -182,7 +182,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
             },
             client: |cx| {
                 let end = cx.connect();
-                // A read that waits would flush: the answer is polled for.
+                // Poll for the answer, because a waiting read would flush.
                 let poll = || {
                     let begin = Instant::now();
                     while end.readable() == 0 {
@@ -208,8 +208,8 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
     ]
 }
 
-/// One message and the end, from both at once. With the three-way handshake no end can send before
-/// one reads.
+/// Both ends send one message and close at once. With the three-way handshake no end can send before the other one
+/// reads.
 fn both_close<N: Nic + 'static>(cx: &Context<N>, end: &Stream<N>, [mine, theirs]: [u8; 2]) {
     let three = cx.configuration.handshake.asks();
     let len = if three { 0 } else { 500 };

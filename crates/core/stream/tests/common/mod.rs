@@ -1,4 +1,4 @@
-//! What streams must do over any provider, in every configuration: cases of two roles.
+//! Cases that streams must pass over any provider, in every configuration. Each case has two roles.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -13,10 +13,10 @@ use sovia_stream::{Configuration, Listener, Stack, Stream};
 use std::time::Duration;
 use via::{NetAddress, Nic};
 
-/// Long enough for everything that is to happen.
+/// Time that is long enough for every expected event.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// What a role has to work with.
+/// Tools of a role.
 pub(crate) struct Context<N: Nic + 'static> {
     pub(crate) stack: Stack<N>,
     pub(crate) address: NetAddress,
@@ -32,13 +32,13 @@ impl<N: Nic + 'static> Context<N> {
         self.stack.listen(&self.address, &self.configuration).unwrap()
     }
 
-    /// The server's end of the one connection.
+    /// Accepts the server's end of the only connection.
     pub(crate) fn accept(&self) -> Stream<N> {
         let listener = self.listen();
         listener.accept_within(LONG).unwrap().0
     }
 
-    /// The client's end; the server may not listen yet.
+    /// Connects the client's end. The server need not listen yet.
     pub(crate) fn connect(&self) -> Stream<N> {
         use sovia_stream::ConnectError;
         use via::error::ConnectError as Vi;
@@ -54,14 +54,14 @@ impl<N: Nic + 'static> Context<N> {
     }
 }
 
-/// One thing that must hold.
+/// A test case.
 pub(crate) struct Case<N: Nic + 'static> {
     pub(crate) name: &'static str,
     pub(crate) server: fn(&Context<N>),
     pub(crate) client: fn(&Context<N>),
 }
 
-/// The configurations to try: the papers', those whose names contain `SOVIA_ONLY`.
+/// Returns the configurations to try: the papers' and some others, limited to names that contain `SOVIA_ONLY`.
 pub(crate) fn configurations() -> Vec<(String, Configuration)> {
     let own = [
         ("handler,dacks", "SOVIA_DACKS,handler"),

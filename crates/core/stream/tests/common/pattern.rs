@@ -1,10 +1,10 @@
-//! Bytes that tell where they belong.
+//! Test bytes that depend on their position in the stream.
 
 use super::LONG;
 use sovia_stream::{Stream, TransferError};
 use via::Nic;
 
-/// Byte `at` of the stream of that number.
+/// Returns byte `at` of stream number `stream`.
 pub(crate) fn byte(stream: u8, at: usize) -> u8 {
     (at % 251) as u8 ^ stream ^ (at >> 12) as u8
 }
@@ -13,7 +13,7 @@ pub(crate) fn bytes(stream: u8, from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|at| byte(stream, at)).collect()
 }
 
-/// Sizes that matter: around inline sizes, thresholds, pages and chunks.
+/// Sizes near limits: inline sizes, thresholds, pages and chunks.
 pub(crate) const SIZES: [usize; 16] =
     [1, 4, 47, 48, 49, 112, 113, 999, 1000, 2047, 2048, 2049, 4096, 32768, 32769, 70_000];
 
@@ -31,7 +31,7 @@ pub(crate) fn write<N: Nic + 'static>(end: &Stream<N>, stream: u8, from: usize, 
     }
 }
 
-/// Reads bytes `from..to`, in pieces of varying sizes.
+/// Reads and checks bytes `from..to`, in pieces of varying sizes.
 #[track_caller]
 pub(crate) fn read<N: Nic + 'static>(end: &Stream<N>, stream: u8, from: usize, to: usize) {
     let mut at = from;
@@ -49,26 +49,26 @@ pub(crate) fn read<N: Nic + 'static>(end: &Stream<N>, stream: u8, from: usize, t
     }
 }
 
-/// The stream is at its end.
+/// Checks that the stream is at its end.
 #[track_caller]
 pub(crate) fn at_end<N: Nic + 'static>(end: &Stream<N>) {
     assert_eq!(end.read_within(&mut [0; 10], LONG), Ok(0));
 }
 
-/// Waits for one byte from the other role, by which it says how far it is.
+/// Waits for one byte from the other role, as a signal.
 #[track_caller]
 pub(crate) fn hear<N: Nic + 'static>(end: &Stream<N>) {
     assert_eq!(end.read_within(&mut [0], LONG), Ok(1));
 }
 
-/// Says how far this role is.
+/// Sends one byte to the other role, as a signal.
 #[track_caller]
 pub(crate) fn say<N: Nic + 'static>(end: &Stream<N>) {
     assert_eq!(end.write(b"!"), Ok(1));
     end.flush();
 }
 
-/// Writes until the connection turns out to be lost.
+/// Writes until the connection is lost.
 #[track_caller]
 pub(crate) fn write_until_lost<N: Nic + 'static>(end: &Stream<N>) -> TransferError {
     let begin = std::time::Instant::now();

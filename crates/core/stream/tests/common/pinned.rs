@@ -1,7 +1,7 @@
-//! A simulated NIC that pins pages for good, and memory of a test's own to send from.
+//! A simulated NIC that really locks pages, and test memory to send from.
 //!
-//! Pages are held in a pipe, into which they are spliced without being copied: what is unmapped, or
-//! replaced by other pages, stays there as it was, as it would with a NIC that reads it by DMA.
+//! The NIC holds pages in a pipe, into which it splices them without a copy. Unmapped or replaced pages stay in the
+//! pipe unchanged, as with a NIC that reads them by DMA.
 
 use super::LONG;
 use core::ops::Range;
@@ -17,7 +17,7 @@ use via_sim::{Config, Network, Pinned, Pinner, Registering, SimNic};
 pub(crate) const PAGE: usize = 4096;
 const PIPE_BYTES: i32 = 1 << 20;
 
-/// Pins what lies in these addresses.
+/// Locks the pages at these addresses.
 struct Pipes(Range<usize>);
 
 struct Pages {
@@ -28,12 +28,12 @@ struct Pages {
 
 fn pipe() -> (File, File) {
     let mut ends = [0; 2];
-    // SAFETY: there is room for two descriptors, which no other code owns.
+    // SAFETY: `ends` has room for two descriptors, and no other code owns them.
     let ends = unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         ends.map(|end| File::from_raw_fd(end))
     };
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes only numbers.
     let set = unsafe { libc::fcntl(ends[1].as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
     assert_eq!(set, PIPE_BYTES);
     let [reads, writes] = ends;
@@ -50,7 +50,7 @@ impl Pinner for Pipes {
         let mut at = begin;
         while at < end {
             let piece = libc::iovec { iov_base: at as *mut _, iov_len: end - at };
-            // SAFETY: memory that is being registered is mapped; its pages are only held.
+            // SAFETY: the caller registers the memory, so it is mapped. The call only adds references to its pages.
             let held = unsafe { libc::vmsplice(writes.as_raw_fd(), &raw const piece, 1, 0) };
             assert!(held > 0, "{}", std::io::Error::last_os_error());
             at += held as usize;
@@ -62,7 +62,7 @@ impl Pinner for Pipes {
 impl Pinned for Pages {
     fn read(&self, at: usize, out: &mut [u8]) {
         let (mut copy, to) = pipe();
-        // SAFETY: takes numbers. The pages stay in the pipe that they are in.
+        // SAFETY: the call takes only numbers, and leaves the pages in their pipe.
         let teed = unsafe { libc::tee(self.reads.as_raw_fd(), to.as_raw_fd(), self.len, 0) };
         assert_eq!(teed, self.len as isize, "all of it, and {:?} holds it", self.writes);
         let mut all = vec![0; self.len];
@@ -71,25 +71,25 @@ impl Pinned for Pages {
     }
 }
 
-/// Addresses that are a test's own, far from where the kernel maps what it may map anywhere: what a
-/// test gives back, no test beside it gets.
+/// Returns addresses for one test only, far from the addresses that the kernel chooses for other mappings. So no other
+/// code gets memory that the test unmaps.
 pub(crate) fn addresses(pages: usize) -> Range<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0x3000_0000_0000);
     let start = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
     start..start + pages * PAGE
 }
 
-/// Maps zeroed memory there, where nothing is.
+/// Maps zeroed memory at a free range.
 pub(crate) fn map(at: &Range<usize>) {
     map_with(at, libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE);
 }
 
-/// The same; false if there is something.
+/// Like [`map`], but returns false if the range is not free.
 pub(crate) fn map_if_free(at: &Range<usize>) -> bool {
     mapped(at, libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE)
 }
 
-/// Maps zeroed memory there.
+/// Maps zeroed memory at a range.
 pub(crate) fn map_with(at: &Range<usize>, flags: i32) {
     assert!(mapped(at, flags), "{}", std::io::Error::last_os_error());
 }
@@ -97,18 +97,18 @@ pub(crate) fn map_with(at: &Range<usize>, flags: i32) {
 fn mapped(at: &Range<usize>, flags: i32) -> bool {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let (start, flags) = (at.start as *mut _, flags | libc::MAP_ANONYMOUS);
-    // SAFETY: the addresses are the test's own.
+    // SAFETY: the addresses belong to the test.
     unsafe { libc::mmap(start, at.len(), access, flags, -1, 0) == start }
 }
 
 pub(crate) fn unmap(at: &Range<usize>) {
-    // SAFETY: the addresses are the test's own, and no slice of them lives.
+    // SAFETY: the addresses belong to the test, and no slice of them exists.
     assert_eq!(unsafe { libc::munmap(at.start as *mut _, at.len()) }, 0);
 }
 
-/// Writes bytes that tell `what` from others, to every byte.
+/// Fills the range with bytes that depend on `what`.
 pub(crate) fn fill(at: &Range<usize>, what: u8) {
-    // SAFETY: the addresses are the test's own, and are mapped.
+    // SAFETY: the addresses belong to the test, and are mapped.
     let bytes = unsafe { core::slice::from_raw_parts_mut(at.start as *mut u8, at.len()) };
     bytes.copy_from_slice(&expected(at.len(), what));
 }
@@ -117,7 +117,7 @@ pub(crate) fn expected(len: usize, what: u8) -> Vec<u8> {
     (0..len).map(|i| (i / 7) as u8 ^ what).collect()
 }
 
-/// Two ends of a stream over NICs that pin, in one thread that makes time pass.
+/// Two ends of a stream over NICs that lock pages, in one thread that advances the time.
 pub(crate) struct Pair {
     pub(crate) network: Network,
     pub(crate) stack: Stack<SimNic>,
@@ -127,7 +127,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Sends from these addresses are by registering them, which costs time.
+    /// Creates a pair that sends from these addresses by registering them, which costs time.
     pub(crate) fn new(pinned: &Range<usize>) -> Pair {
         Pair::with(Config::default().registering(Registering::PUBLISHED), pinned)
     }
@@ -149,7 +149,7 @@ impl Pair {
         Pair { network, stack, stream, peer, _other: other }
     }
 
-    /// Has the kernel tell of memory that goes away; false where it does not.
+    /// Enables [`Caching::Noticed`]. Returns false if the kernel does not support it.
     pub(crate) fn noticed(&self) -> bool {
         let noticed = self.stack.set_caching(Caching::Noticed);
         if let Err(error) = noticed {
@@ -159,9 +159,9 @@ impl Pair {
         noticed.is_ok()
     }
 
-    /// Sends what lies there, and says what arrives.
+    /// Sends the bytes at these addresses, and returns the bytes that arrive.
     pub(crate) fn send(&self, at: &Range<usize>) -> Vec<u8> {
-        // SAFETY: the addresses are the test's own, and are mapped; no thread writes meanwhile.
+        // SAFETY: the addresses belong to the test and are mapped, and no thread writes to them meanwhile.
         let bytes = unsafe { core::slice::from_raw_parts(at.start as *const u8, at.len()) };
         assert_eq!(self.stream.write(bytes), Ok(bytes.len()));
         let mut out = vec![0; bytes.len()];
@@ -172,7 +172,7 @@ impl Pair {
         out
     }
 
-    /// What is written there arrives.
+    /// Fills the range, and checks that these bytes arrive.
     #[track_caller]
     pub(crate) fn says(&self, at: &Range<usize>, what: u8) {
         fill(at, what);

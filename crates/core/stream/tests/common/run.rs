@@ -1,4 +1,4 @@
-//! Running the cases: two roles in two threads, and what they say where they fail.
+//! Runs the cases with two roles in two threads, and reports failures.
 
 use super::{Case, Context, configurations};
 use sovia_stream::Configuration;
@@ -10,7 +10,7 @@ use via::{NetAddress, Nic};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tries each case in each configuration; panics with all that fail. `SOVIA_CASE` chooses cases.
+/// Tries each case in each configuration. Panics with all failures. `SOVIA_CASE` selects cases.
 pub(crate) fn all<N: Nic + 'static>(
     cases: Vec<Case<N>>,
     mut attempt: impl FnMut(&Case<N>, &str, &Configuration) -> Result<(), String>,

@@ -1,10 +1,10 @@
-//! A source of choices, from a seed.
+//! Random choices that depend on a seed.
 
 use core::time::Duration;
 use sovia_stream::Configuration;
 use sovia_stream::configuration::{Combine, Handling, Handshake, PRESETS, Transfer};
 
-/// splitmix64.
+/// A splitmix64 generator.
 pub(crate) struct Choices(u64);
 
 impl Choices {
@@ -31,7 +31,7 @@ impl Choices {
         Duration::from_micros(self.below(below) as u64)
     }
 
-    /// A length: mostly small, sometimes several packets.
+    /// Returns a length: mostly small, sometimes several packets.
     pub(crate) fn length(&mut self) -> usize {
         match self.below(4) {
             0 => 1 + self.below(3),
@@ -40,11 +40,11 @@ impl Choices {
         }
     }
 
-    /// A configuration; both ends of a stream shake hands in the same way.
+    /// Returns a configuration. Both ends of a stream must have the same handshake.
     pub(crate) fn configuration(&mut self, handshake: Handshake) -> Configuration {
         let (_, preset) = PRESETS[self.below(PRESETS.len())];
         let mut configuration = Configuration {
-            // The handler is a thread, whose steps no seed determines.
+            // Not the handler: it is a thread, so a seed does not determine its steps.
             handling: if self.once_in(3) { Handling::Notify } else { Handling::Single },
             handshake,
             chunk: 64 + self.below(1500) as u32,

@@ -9,20 +9,20 @@ fn byte(stream: u8, at: u64) -> u8 {
     (at as u8).wrapping_mul(29) ^ (at >> 8) as u8 ^ stream
 }
 
-/// One end, and what its program knows.
+/// One end, and the state of its program.
 #[derive(Debug)]
 pub(crate) struct End {
-    /// Until the program has closed it.
+    /// The stream; `None` after the program has closed it.
     pub(crate) stream: Option<Stream<SimNic>>,
-    /// The stream that it writes, and the one that it reads.
+    /// Numbers of the stream that the program writes, and of the stream that it reads.
     names: [u8; 2],
     pub(crate) written: u64,
     pub(crate) read: u64,
     pub(crate) shut: bool,
     pub(crate) ended: bool,
-    /// The connection is lost.
+    /// Set once the connection is lost.
     pub(crate) lost: Option<Reset>,
-    /// Closed, or deaf: it does not read to the end.
+    /// Set if the program will not read to the end, because it has closed the stream or its receiving half.
     pub(crate) deaf: bool,
 }
 
@@ -40,10 +40,10 @@ impl End {
         }
     }
 
-    /// Whether the connection is lost, though the program may not have been told.
+    /// Returns true if the connection is lost, even if the program has not received the error.
     pub(crate) fn is_lost(&self) -> bool {
         let reset = |stream: &Stream<SimNic>| stream.state() == State::Reset;
-        // What becomes of a stream that it has closed no program is told.
+        // A program that has closed its stream receives no error, so count the connection as lost.
         self.lost.is_some() || self.stream.as_ref().is_none_or(reset)
     }
 
@@ -56,7 +56,7 @@ impl End {
         }
     }
 
-    /// Writes up to `len` bytes; how many it could.
+    /// Writes up to `len` bytes. Returns the number of written bytes.
     pub(crate) fn write(&mut self, len: usize) -> usize {
         let Some(stream) = &self.stream else { return 0 };
         let bytes = (self.written..).map(|at| byte(self.names[0], at)).take(len);
@@ -80,7 +80,7 @@ impl End {
         }
     }
 
-    /// Reads up to `len` bytes; how many there were.
+    /// Reads up to `len` bytes. Returns the number of bytes read.
     pub(crate) fn read(&mut self, len: usize) -> usize {
         let Some(stream) = &self.stream else { return 0 };
         let mut out = vec![0; len];
@@ -114,7 +114,7 @@ impl End {
         }
     }
 
-    /// Something that a program may do.
+    /// Does a random action of a program.
     pub(crate) fn act(&mut self, choices: &mut Choices) {
         match choices.below(24) {
             0..9 => drop(self.write(choices.length())),
@@ -136,7 +136,7 @@ impl End {
                     self.deaf = true;
                     self.shut = true;
                     if choices.once_in(3) {
-                        // Nothing that was written need arrive.
+                        // After an abort the written bytes need not arrive.
                         self.lost = Some(Reset::Aborted);
                         stream.abort();
                     }

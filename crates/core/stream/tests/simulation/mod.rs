@@ -1,6 +1,7 @@
-//! Streams over a simulated network, in which a seed determines every step. Programs write, read, stall, close and give up.
-//! Packets are lost, doubled, corrupted and delayed, and partitions break connections. A failure prints its seed: `SEED=n` replays
-//! it. `SEED_FIRST` and `SCHEDULES` choose other seeds, and their number.
+//! Streams over a simulated network, in which a seed determines every step. Programs write, read, stall, close and
+//! abort. The network loses, duplicates, corrupts and delays packets, and partitions break connections. A failure
+//! prints its seed, and `SEED=n` repeats the failure. `SEED_FIRST` and `SCHEDULES` choose other seeds, and their
+//! number.
 
 mod choices;
 mod end;
@@ -14,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use via::{Connection, Vi};
 use via_sim::{Change, Config, Link, Network, SimNic};
 
-/// Two ends of a stream, between two nodes.
+/// Connects two ends of a stream, between two nodes.
 fn connect(
     network: &Network,
     choices: &mut Choices,
@@ -32,7 +33,7 @@ fn connect(
     let nics = nodes.map(|node| stacks[node].nic());
     let places = [nics[0].address(&[b'a', number]), nics[1].address(&[b'b', number])];
     if choices.once_in(3) {
-        // Both at once.
+        // Both ends request the connection at once.
         let patience = Some(Duration::from_secs(60));
         a.vi().connect_peer_request(&places[0], &places[1], patience).unwrap();
         network.run_for(choices.micros(100));
@@ -57,7 +58,7 @@ fn connect(
     [End::new(a.connected(), [x, y]), End::new(b.connected(), [y, x])]
 }
 
-/// One schedule; whether a partition was part of it.
+/// Runs one schedule.
 fn schedule(seed: u64) {
     let choices = &mut Choices::new(seed);
     let fault = if choices.once_in(2) { 0.0 } else { choices.below(4) as f64 / 100.0 };
@@ -92,11 +93,11 @@ fn schedule(seed: u64) {
     }
 }
 
-/// Both programs write a last word, close their sending halves and read to the end.
+/// Finishes: both programs write some last bytes, close their sending halves and read to the end.
 fn finish(network: &Network, stacks: &[Stack<SimNic>], pair: &mut [End; 2], partition: bool) {
     let mut left = [2000; 2];
     for round in 0.. {
-        // A lost connection is noticed after a quarter of a second.
+        // A stream detects a lost connection after a quarter of a second.
         assert!(round < 40_000, "it goes on for ever: {pair:#?}");
         for (end, left) in pair.iter_mut().zip(&mut left) {
             while *left > 0 && !end.shut && end.lost.is_none() {
@@ -122,8 +123,7 @@ fn finish(network: &Network, stacks: &[Stack<SimNic>], pair: &mut [End; 2], part
         if pair.iter().all(|end| over(end) && said(end)) {
             break;
         }
-        // An end that has nothing on its way does not learn that the other has given it up, as a
-        // TCP without keep-alive would not.
+        // An end with no packets in flight does not learn that the other end has aborted, like TCP without keep-alive.
         if partition && round > 8_000 && pair.iter().any(End::is_lost) {
             break;
         }
@@ -133,8 +133,7 @@ fn finish(network: &Network, stacks: &[Stack<SimNic>], pair: &mut [End; 2], part
         assert!(reader.read <= writer.written);
         let whole = reader.ended && !reader.deaf;
         assert!(!whole || reader.read == writer.written, "bytes are missing before the end");
-        // Without a partition only a peer's doing loses a connection, and nothing is lost by a
-        // close.
+        // Without a partition only the peer's program can end a connection, and a close loses no bytes.
         if let (Some(reset), false, false) = (reader.lost, partition, reader.deaf) {
             assert!(writer.stream.is_none(), "{reset}");
             assert!(matches!(reset, Reset::PeerClosed), "{reset}");
