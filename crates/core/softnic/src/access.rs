@@ -1,4 +1,4 @@
-//! From a descriptor to the memory that it names. Everything is checked when it is used.
+//! From a descriptor to its memory. Every access is checked when it happens.
 
 use crate::pins::Pins;
 use crate::recent::Recent;
@@ -17,7 +17,7 @@ pub(crate) struct Access<'t> {
     pub(crate) ptag: Ptag,
 }
 
-/// What a peer may do with a region.
+/// A right of a peer to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
     Write,
@@ -25,13 +25,13 @@ pub(crate) enum Right {
 }
 
 impl Access<'_> {
-    /// Does something with the region of that handle, if there is one that the VI may use.
+    /// Calls `use_it` with the region of a handle, if there is one that the VI may use.
     fn region<R>(&self, handle: u32, use_it: impl FnOnce(&Region) -> R) -> Option<R> {
         let with = |region: &Region| (region.ptag() == self.ptag).then(|| use_it(region));
         self.recent.with(self.table, handle, with)?
     }
 
-    /// Does something with a descriptor, if there is one.
+    /// Calls `use_it` with a descriptor, if it exists.
     pub(crate) fn descriptor<R>(
         &self,
         at: DescriptorAddress,
@@ -41,23 +41,23 @@ impl Access<'_> {
         self.region(at.handle.raw(), with)?
     }
 
-    /// Tells the program in the descriptor itself. If its memory is gone, only the queue knows.
+    /// Writes the outcome to the descriptor. If its memory is gone, only the work queue has the outcome.
     pub(crate) fn complete(&self, at: DescriptorAddress, outcome: &Outcome) {
         let Outcome { status, length, immediate } = *outcome;
         self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate));
     }
 
-    /// Reads a descriptor of that queue.
+    /// Reads a descriptor of the given queue.
     ///
     /// # Errors
-    /// The status that it ends in.
+    /// The descriptor's final status.
     pub(crate) fn load(&self, at: DescriptorAddress, queue: WorkQueueKind) -> Result<Work, Status> {
         let work = self.descriptor(at, |descriptor| descriptor.work(queue));
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 
-    /// Does something with a segment's memory and where in it the segment begins. No bytes need no memory: nothing is
-    /// done.
+    /// Calls `use_it` with a segment's memory and the segment's start in it. Does nothing for an empty segment, which
+    /// needs no memory.
     pub(crate) fn segment(
         &self,
         segment: &DataSegment,
@@ -75,7 +75,7 @@ impl Access<'_> {
         self.region(segment.handle, with).flatten().ok_or(Status::PROTECTION_ERROR)
     }
 
-    /// Writes the bytes of data segments, one after the other, to `room`, which has room for just these.
+    /// Copies the bytes of data segments to `room`, which has exactly their length.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
@@ -93,7 +93,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Where the bytes of data segments are, if all are in one that the VI may use; `None` if they have to be gathered.
+    /// Returns the only non-empty segment, if the VI may use it. Returns `None` if the bytes must be gathered.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
@@ -105,10 +105,10 @@ impl Access<'_> {
         self.segment(one, |_, _| ()).map(|()| Some(*one))
     }
 
-    /// Does something with bytes that are to be sent.
+    /// Calls `use_it` with outgoing bytes.
     ///
     /// # Errors
-    /// [`Status::PROTECTION_ERROR`]: the VI may not use their memory any more.
+    /// [`Status::PROTECTION_ERROR`]: the VI may no longer use their memory.
     pub(crate) fn view(
         &self,
         source: &Source,
@@ -125,18 +125,18 @@ impl Access<'_> {
         }
     }
 
-    /// Copies bytes that are to be sent, which the program may change or free from then on.
+    /// Copies outgoing bytes, so that the program may change or free its memory.
     pub(crate) fn keep(&self, source: &mut Source) {
         if let Source::Lent(segment) = source {
             let mut bytes = vec![0; segment.length as usize];
-            // What cannot be read cannot be sent either.
+            // Bytes that cannot be read cannot be sent either.
             if self.gather(&[*segment], &mut bytes).is_ok() {
                 *source = Source::Copied(bytes.into());
             }
         }
     }
 
-    /// Whether the VI may use all of the segments.
+    /// Checks that the VI may use all segments.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
@@ -144,8 +144,7 @@ impl Access<'_> {
         data.iter().try_for_each(|segment| self.segment(segment, |_, _| ()))
     }
 
-    /// Writes bytes into data segments, one after the other; all of them or none. Memory that no
-    /// byte goes to is not looked at.
+    /// Writes bytes into data segments in order: all of them or none. Does not check segments that receive no bytes.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`], [`Status::LENGTH_ERROR`].
@@ -153,7 +152,7 @@ impl Access<'_> {
         self.put(&self.reserve(data, bytes.len())?, 0, bytes)
     }
 
-    /// The segments of the first `len` bytes of data segments, all of which the VI may use.
+    /// Returns data segments cut to `len` bytes, all of which the VI may use.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`], [`Status::LENGTH_ERROR`].
@@ -169,10 +168,11 @@ impl Access<'_> {
         if left > 0 { Err(Status::LENGTH_ERROR) } else { Ok(data) }
     }
 
-    /// Writes bytes into data segments, from byte `at` of what these have together on; they have room for all.
+    /// Writes bytes into data segments, from byte `at` of their concatenation on. The segments must have room for all
+    /// bytes.
     ///
     /// # Errors
-    /// [`Status::PROTECTION_ERROR`]: the VI may not use one any more. Those before it have their bytes.
+    /// [`Status::PROTECTION_ERROR`]: the VI may no longer use a segment. Earlier segments have been written.
     pub(crate) fn put(
         &self,
         data: &[DataSegment],
@@ -207,12 +207,12 @@ impl Access<'_> {
         allowed.then_some(())
     }
 
-    /// Whether a peer's RDMA may write to a segment's region; `None` if not.
+    /// Checks that a peer's RDMA may write to a segment's region; `None` if not.
     pub(crate) fn may_write(&self, segment: &DataSegment) -> Option<()> {
         self.remote(Right::Write, segment)
     }
 
-    /// The memory that a peer's RDMA reads; `None` if it has no right to.
+    /// Returns the memory for a peer's RDMA read; `None` if the peer has no right to read.
     pub(crate) fn remote_read(
         &self,
         address: u64,

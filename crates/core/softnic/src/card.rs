@@ -1,4 +1,4 @@
-//! What all handles of one opening of a NIC share.
+//! State that all handles of an open NIC share.
 
 use crate::pins::Pins;
 use core::fmt;
@@ -20,30 +20,30 @@ const NAME_MAX: usize = 63;
 const LIMITS: Limits =
     Limits { regions: MemHandle::PLACES, bytes: 1 << 46, block_bytes: 1 << 44, ptags: 1 << 16 };
 
-/// What a NIC says of itself beyond what all NICs in software have in common.
+/// Properties of a NIC that differ between NICs in software.
 #[derive(Debug, Clone, Copy)]
 pub struct Description<'a> {
-    /// Its name.
+    /// Name of the NIC.
     pub name: &'a str,
-    /// Its address: what others find it by ([`crate::Medium::find`]).
+    /// Address of the NIC, by which others find it ([`crate::Medium::find`]).
     pub address: &'a [u8],
     /// Bytes of the longest message.
     pub transfer_max: u32,
-    /// Registering memory costs nothing worth saving.
+    /// Set if registering memory is so cheap that caching registrations is useless.
     pub registration_is_free: bool,
-    /// [`Capabilities::sends_execute_in_caller`].
+    /// See [`Capabilities::sends_execute_in_caller`].
     pub sends_execute_in_caller: bool,
-    /// How the thread for callbacks is started.
+    /// Starts the thread for callbacks.
     pub spawn: Spawn,
 }
 
-/// What a NIC's VIs need of it.
+/// State of a NIC that its VIs need.
 pub(crate) struct Card<N> {
     pub(crate) attributes: NicAttributes,
     pub(crate) node: N,
     pub(crate) table: MemoryTable,
     pub(crate) pins: Pins,
-    /// What the medium calls regions, by their handles.
+    /// The medium's keys of regions, by memory handle.
     pub(crate) keys: Mutex<HashMap<u32, u64>>,
     pub(crate) vis: AtomicU32,
     pub(crate) cqs: AtomicU32,
@@ -72,17 +72,17 @@ impl<N> Card<N> {
         }
     }
 
-    /// What the medium calls regions.
+    /// Locks and returns the medium's keys.
     pub(crate) fn keys(&self) -> MutexGuard<'_, HashMap<u32, u64>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the medium calls the region of that handle.
+    /// Returns the medium's key of the region with this handle.
     pub(crate) fn key(&self, handle: u32) -> Option<u64> {
         self.keys().get(&handle).copied()
     }
 
-    /// Whether an address can be one at all.
+    /// Checks that an address has valid lengths.
     ///
     /// # Errors
     /// [`ConnectError::InvalidParameter`].

@@ -1,27 +1,27 @@
-//! What the engine is told about its network.
+//! Settings of the engine for its network.
 
 use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::Checksum;
 
-/// How messages travel.
+/// Settings for the transport of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of a message that one packet carries.
+    /// Number of message bytes that one packet carries.
     pub mtu: u32,
-    /// Whether a path may take less than the network of this side does, or more, so that it is asked what it takes.
+    /// Set if paths may take other frame lengths than this side's network, so that the world probes them.
     pub probes: bool,
-    /// Packets of one direction of a connection that may be on their way.
+    /// Largest number of packets in flight in one direction of a connection.
     pub window: u32,
-    /// What else limits them.
+    /// Congestion control, which further limits the packets in flight.
     pub control: Control,
-    /// How long an acknowledgement or an answer is awaited.
+    /// Waits for acknowledgements and answers.
     pub timing: Timing,
-    /// Whether frames that come must have a checksum, or the network drops those that are corrupt.
+    /// Checksum required of incoming frames, or none if the network drops corrupt frames.
     pub checksum: Checksum,
 }
 
 impl Config {
-    /// Whether something that has been said `tries` times is said no more.
+    /// Returns true if a frame that has been sent `tries` times must not be repeated.
     pub(crate) fn is_enough(&self, tries: u32) -> bool {
         self.timing.tries.is_some_and(|most| tries > most)
     }

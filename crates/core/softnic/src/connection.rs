@@ -1,4 +1,4 @@
-//! Requests for connections, as the waiting side has them.
+//! Requests for connections, at the waiting side.
 
 use crate::driver::Driver;
 use crate::ids::WaiterId;
@@ -10,7 +10,7 @@ use via::error::{ConnectError, NotAccepted};
 use via::state::{Event, IllegalTransition};
 use via::{Connection, NetAddress, ViAttributes, ViState};
 
-/// Waits for one request. Dropping it ends the wait.
+/// A wait for one request. Dropping it ends the wait.
 #[derive(Debug)]
 pub struct Listener<D: Driver> {
     driver: D,
@@ -22,14 +22,14 @@ impl<D: Driver> Listener<D> {
         Listener { driver, waiter }
     }
 
-    /// The request, if it has come. It comes once.
+    /// Returns the request, once, if it has arrived.
     pub fn poll(&self) -> Option<SoftConnection<D>> {
         let found = self.driver.look(|world| take(world, self.waiter));
         found.map(|found| self.connection(found))
     }
 
     /// # Errors
-    /// [`ConnectError::Timeout`]; [`ConnectError::NotReachable`] when the network is gone.
+    /// [`ConnectError::Timeout`]; [`ConnectError::NotReachable`] after the network has failed.
     pub(crate) fn wait(&self, deadline: Deadline) -> Result<SoftConnection<D>, ConnectError> {
         let found = self.driver.wait_for_request(deadline, |world| {
             let found = take(world, self.waiter).map(Ok);
@@ -39,8 +39,8 @@ impl<D: Driver> Listener<D> {
         found.map(|found| self.connection(found))
     }
 
-    /// Ends the wait: returns the request that has come since the program looked last, if any. Both are one step, so no request
-    /// is given to a waiter that has timed out, and none is rejected for that.
+    /// Ends the wait. Returns a request that has arrived since the program's last poll, if any. Both are one step, so
+    /// no request goes to a wait that has timed out, and none is rejected for that reason.
     fn end_wait(&self) -> Result<Found, ConnectError> {
         self.driver.with(|world| {
             let found = take(world, self.waiter);
@@ -69,7 +69,7 @@ impl<D: Driver> Drop for Listener<D> {
     }
 }
 
-/// A request for a connection to a NIC in software.
+/// An incoming request for a connection, at a NIC in software.
 #[derive(Debug)]
 pub struct SoftConnection<D: Driver> {
     driver: D,
@@ -89,7 +89,7 @@ impl<D: Driver> Connection for SoftConnection<D> {
         &self.attributes
     }
 
-    /// As the trait says. It waits until the requester is known to have the answer.
+    /// Waits until the requester has confirmed the answer; otherwise as in the trait.
     fn accept(self, vi: &SoftVi<D>) -> Result<(), NotAccepted<SoftConnection<D>>> {
         let request = self.request;
         let begun = self.driver.with(|world| {
@@ -98,7 +98,7 @@ impl<D: Driver> Connection for SoftConnection<D> {
             };
             core.state.after(Event::Accept)?;
             if core.conn.is_some() {
-                // Another acceptance of it is under way.
+                // The VI is accepting another request.
                 let (state, event) = (ViState::Connected, Event::Accept);
                 return Err(ConnectError::State(IllegalTransition { state, event }));
             }
@@ -117,7 +117,7 @@ impl<D: Driver> Connection for SoftConnection<D> {
 }
 
 impl<D: Driver> Drop for SoftConnection<D> {
-    /// Refuses it, unless it has an answer.
+    /// Refuses the request, unless it has an answer.
     fn drop(&mut self) {
         self.driver.with(|world| world.turn_away(self.request));
     }

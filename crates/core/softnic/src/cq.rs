@@ -1,4 +1,4 @@
-//! The completion queue, as a program has it.
+//! The completion queue type of a program.
 
 use crate::driver::Driver;
 use crate::ids::CqId;

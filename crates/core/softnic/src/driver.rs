@@ -1,4 +1,4 @@
-//! What holds a world and makes it go on.
+//! The owner of a world, which makes it progress.
 
 use crate::medium::{Deadline, Medium};
 use crate::world::World;
@@ -7,33 +7,33 @@ use core::time::Duration;
 use via::Memory;
 use via::cq::Watch;
 
-/// Holds a world under its lock, and makes progress in it. Clones hold the same world; each NIC, VI, completion queue
-/// and request has one.
+/// Owner of a world, under a lock. Clones refer to the same world. Each NIC, VI, completion queue and request has a
+/// clone.
 pub trait Driver: Clone + Debug + Send + Sync + 'static {
-    /// What carries the world's frames.
+    /// The network below the world.
     type Medium: Medium;
 
-    /// Does something to the world, and then what has to follow: waiting threads are woken
-    /// ([`World::take_news`]), and callbacks run without the lock ([`World::begin_callbacks`]).
+    /// Calls `work` with the locked world. Afterwards wakes waiting threads ([`World::take_news`]), and runs callbacks
+    /// without the lock ([`World::begin_callbacks`]).
     fn with<R>(&self, work: impl FnOnce(&mut World<Self::Medium>) -> R) -> R;
 
-    /// As [`Driver::with`], for a call that looks whether something has come: if there is nothing yet, the driver may
-    /// see what the network has, and look again.
+    /// Like [`Driver::with`], for a call that polls. If `look` returns `None`, the driver may receive from the network
+    /// and call `look` again.
     fn look<R>(&self, look: impl FnMut(&mut World<Self::Medium>) -> Option<R>) -> Option<R>;
 
-    /// When a wait that begins now is over.
+    /// Returns the deadline of a wait that begins now.
     fn deadline(&self, timeout: Option<Duration>) -> Deadline;
 
-    /// Waits until there is something to see, and meanwhile lets happen what can happen. `None` if it is too late, or
-    /// if nothing can happen any more.
+    /// Waits until `look` returns a value, and makes progress meanwhile. Returns `None` after the deadline, or if no
+    /// more progress is possible.
     fn wait<R>(
         &self,
         deadline: Deadline,
         look: impl FnMut(&mut World<Self::Medium>) -> Option<R>,
     ) -> Option<R>;
 
-    /// As [`Driver::wait`], for a request for a connection, which [`World::take_requests`] tells of: a driver may have threads
-    /// that wait for other things see to the network before one that does nothing but this.
+    /// Like [`Driver::wait`], for a request for a connection, which [`World::take_requests`] reports. A driver may
+    /// prefer threads with other waits when it chooses the thread that serves the network.
     fn wait_for_request<R>(
         &self,
         deadline: Deadline,
@@ -42,23 +42,23 @@ pub trait Driver: Clone + Debug + Send + Sync + 'static {
         self.wait(deadline, look)
     }
 
-    /// As [`via::CompletionQueue::watch`]; `is_there`: there is something already.
+    /// Implements [`via::CompletionQueue::watch`]. `is_there` returns true if there is an entry already.
     fn watch(&self, is_there: impl FnOnce(&mut World<Self::Medium>) -> bool) -> Option<Watch> {
         let _ = is_there;
         None
     }
 
-    /// As [`via::CompletionQueue::awake`].
+    /// Implements [`via::CompletionQueue::awake`].
     fn awake(&self, ready: [bool; 3]) {
         let _ = ready;
     }
 
-    /// Memory has been registered with a NIC, which has so many bytes registered beside it.
+    /// Notes that memory has been registered with a NIC that has `beside` other bytes registered.
     fn registered(&self, memory: &Memory, beside: u64) {
         let _ = (memory, beside);
     }
 
-    /// Memory has been deregistered, likewise.
+    /// Notes that memory has been deregistered from a NIC that has `beside` other bytes registered.
     fn deregistered(&self, memory: &Memory, beside: u64) {
         let _ = (memory, beside);
     }

@@ -1,4 +1,4 @@
-//! Frames and timers, to whatever part of the world they concern.
+//! Dispatches frames and timers to the parts of the world.
 
 use crate::medium::{Medium, Purpose, Timer};
 use crate::world::World;
@@ -8,8 +8,8 @@ use via::error::ConnectError;
 const GONE: ConnectError = ConnectError::NotReachable("the network is gone");
 
 impl<M: Medium> World<M> {
-    /// A frame has come to a node of this world. What is wrong with it is counted. What is right with it may be left
-    /// to be acknowledged ([`World::acknowledge`]).
+    /// Processes a frame for a node of this world. Counts invalid frames. May leave the acknowledgement to
+    /// [`World::acknowledge`].
     pub fn frame(&mut self, from: M::Node, at: M::Node, frame: &[u8]) {
         let parse = if M::MOVES { Packet::parse_announcing } else { Packet::parse_for };
         match parse(frame, self.config.checksum) {
@@ -18,12 +18,13 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// As [`World::frame`], of a medium that has a format of its own for some packets and has checked that this is one of them.
+    /// Like [`World::frame`], for a medium that has its own format for some packets and has already checked and parsed
+    /// this packet.
     pub fn parsed(&mut self, from: M::Node, at: M::Node, packet: Packet<&[u8]>) {
         self.packet(from, at, packet);
     }
 
-    /// A timer has gone off.
+    /// Runs when a timer fires.
     pub fn timer(&mut self, Timer(purpose): Timer) {
         match purpose {
             Purpose::Doorbell(vi) => self.doorbell(vi),
@@ -35,7 +36,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// The network is gone for good: connections are lost, requests are over, and none is made any more.
+    /// Handles the permanent failure of the network: connections are lost, requests fail, and new ones are refused.
     pub fn network_gone(&mut self) {
         if core::mem::replace(&mut self.is_gone, true) {
             return;
@@ -51,13 +52,13 @@ impl<M: Medium> World<M> {
         for id in vis {
             self.finish(id, Err(GONE));
         }
-        // Those that wait for requests, too.
+        // Also wakes threads that wait for requests.
         self.news = true;
         self.requests = true;
     }
 
     /// # Errors
-    /// [`ConnectError::NotReachable`] once the network is gone.
+    /// [`ConnectError::NotReachable`] after the network has failed.
     pub(crate) fn is_there(&self) -> Result<(), ConnectError> {
         if self.is_gone { Err(GONE) } else { Ok(()) }
     }
@@ -75,7 +76,7 @@ impl<M: Medium> World<M> {
             Packet::Meeting(meeting) => self.meeting(at, from, meeting),
             Packet::Probe { to, from: peer, nonce, .. } => self.probe(at, from, to, peer, nonce),
             Packet::Echo { to, from: peer, nonce } => self.echo(from, to, peer, nonce),
-            // Those are channels'.
+            // These frames belong to channels.
             Packet::Hello { .. } => self.counters.malformed += 1,
         }
     }

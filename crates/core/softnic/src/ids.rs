@@ -1,13 +1,13 @@
-//! Names of things in a world. None is ever used twice.
+//! Names of objects in a world. A name is never reused.
 
-/// A VI.
+/// Name of a VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ViId(pub(crate) u64);
 
-/// A completion queue.
+/// Name of a completion queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CqId(pub(crate) u64);
 
-/// A waiter for requests.
+/// Name of a wait for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WaiterId(pub(crate) u64);

@@ -1,35 +1,36 @@
-//! What a NIC in software does, over any network.
+//! A NIC in software, over any network.
 //!
-//! Work queues, messages in parts, RDMA, completion queues, the reliability levels, the meeting of VIs and peers: all
-//! of it is here, once, and knows neither what carries its frames nor what its clock is. A provider brings two things:
+//! This crate implements work queues, messages in parts, RDMA, completion queues, the reliability levels, and the
+//! rendezvous of VIs and peers. The crate depends neither on the network that carries its frames nor on a clock. A
+//! provider supplies two things:
 //!
-//! - a [`Medium`]: the time, timers, frames to a node, and which node an address is. The simulator's is a
-//!   deterministic network, that of Ethernet a port on a socket or a card;
-//! - a [`Driver`]: it holds the [`World`] under its lock, hands it the frames and timers that come, and makes progress
+//! - a [`Medium`]: the time, timers, sending frames to a node, and the node of an address. The simulator's medium is a
+//!   deterministic network. Ethernet's medium is a port on a socket or a card;
+//! - a [`Driver`]: it holds the [`World`] under its lock, passes in arriving frames and due timers, and makes progress
 //!   while a thread waits.
 //!
-//! Both are type parameters: the data path calls no function through a pointer.
+//! Both are type parameters, so the data path calls no function through a pointer.
 //!
-//! - `medium`, `driver`, `config`: what a provider brings and says;
-//! - `world`: the state of everything, under one lock;
-//! - `engine`: what VIs, connections and completion queues do; `meeting`: how VIs find each other; `events`: frames and
-//!   timers, to whatever they concern;
+//! - `medium`, `driver`, `config`: the provider's parts and settings;
+//! - `world`: all state, under one lock;
+//! - `engine`: the work of VIs, connections and completion queues; `meeting`: the rendezvous; `events`: dispatches
+//!   frames and timers;
 //! - [`moving`]: long messages, which a medium may move itself;
-//! - `path_mtu`: how long frames to a peer may be;
-//! - `card`, `access`, `recent`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is; `source`: bytes
-//!   that are sent from there;
-//! - `nic`, `vi`, `connection`, `cq`: what a program holds in its hands.
+//! - `path_mtu`: the length of frames that a path takes;
+//! - `card`, `access`, `recent`, `pins`: a NIC's memory, the way from a descriptor to memory, and locked pages;
+//!   `source`: outgoing bytes in that memory;
+//! - `nic`, `vi`, `connection`, `cq`: the types that a program uses.
 //!
-//! `tests/layers.rs` says which module may import which. `engine` and `meeting` call each other through methods of the
-//! world: a request that is answered connects a VI, and a VI that is disconnected ends its request.
+//! `tests/layers.rs` states the allowed imports between modules. `engine` and `meeting` call each other through methods
+//! of the world. For example, an answer to a request connects a VI, and disconnecting a VI ends its request.
 //!
-//! # What is believed
+//! # Which frames are believed
 //!
-//! A frame is checked once, where it comes in ([`World::frame`]). What it says of a connection counts only if it comes
-//! from the node of that connection's other end and names both ends rightly; what it says of a request, only if it
-//! comes from the node that asks, or that is asked. All else is dropped and counted ([`Counters`]). Names of ends are
-//! the medium's to choose ([`Medium::name`]): where strangers can send frames they must be random, so that no frame of
-//! an older connection is taken for one of another.
+//! The crate checks each frame once, when it arrives ([`World::frame`]). A frame about a connection counts only if it
+//! comes from the node of the peer and names both ends correctly. A frame about a request counts only if it comes from
+//! the node of the requester or of the acceptor. All other frames are dropped and counted ([`Counters`]). The medium
+//! chooses the names of ends ([`Medium::name`]). Where unknown nodes can send frames, names must be random. Then a
+//! frame of an old connection never counts as a frame of another connection.
 
 #![forbid(unsafe_code)]
 

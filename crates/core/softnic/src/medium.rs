@@ -1,4 +1,4 @@
-//! What carries the frames of a world, and its clock.
+//! The network below a world, and its clock.
 
 use crate::ids::ViId;
 use crate::moving::{Expected, MoveId, Span};
@@ -9,123 +9,125 @@ use std::time::Instant;
 use via::error::RegisterError;
 use via::{Memory, NetAddress};
 
-/// The network below a world. Frames that come and timers that go off are handed to the world by whatever drives
-/// it ([`crate::World::frame`], [`crate::World::timer`]).
+/// The network below a world. The driver passes arriving frames and due timers to the world ([`crate::World::frame`],
+/// [`crate::World::timer`]).
 pub trait Medium: Debug + Send + 'static {
-    /// A place that frames come from and go to.
+    /// Identifies a sender or receiver of frames.
     type Node: Copy + Eq + Debug + Send + Sync + 'static;
 
-    /// Whether it moves long messages itself ([`crate::moving`]).
+    /// Set if the medium moves long messages itself ([`crate::moving`]).
     const MOVES: bool = false;
 
-    /// The present. It never goes back.
+    /// Returns the current time, which never goes back.
     fn now(&self) -> Time;
 
-    /// Sends a packet from a node of this world. It may be lost.
+    /// Sends a packet from a node of this world. The network may lose the packet.
     fn send<B: Readable>(&mut self, from: Self::Node, to: Self::Node, packet: &Packet<B>);
 
-    /// Sets a timer, which goes off at that time, or soon if that is past.
+    /// Sets a timer, which fires at this time, or soon if the time is past.
     fn set_timer(&mut self, at: Time, timer: Timer);
 
-    /// The node that has an address; `None` if the bytes are no address, or no node is known to have it.
+    /// Returns the node that has an address; `None` if the bytes are no address, or no known node has it.
     fn find(&self, host: &[u8]) -> Option<Self::Node>;
 
-    /// Bytes of the longest frame that can be sent to a node, where the world asks paths what they take and the network knows it.
+    /// Number of bytes of the longest frame that can be sent to a node, if the network knows it. Used only if the world
+    /// probes paths.
     fn frame_max(&self, to: Self::Node) -> Option<u32> {
         let _ = to;
         None
     }
 
-    /// A name for an end of a connection: never [`EndId::NONE`], and never the same twice. Where others than the
-    /// world's own nodes can send frames it must not be guessed either.
+    /// Returns a name for an end of a connection: never [`EndId::NONE`], and never the same twice. If nodes of other
+    /// worlds can send frames, names must be unpredictable.
     fn name(&mut self) -> EndId;
 
-    /// Whether frames that have come are just being handed in, so that a frame that is sent now costs more than one that
-    /// is sent when they are through. Streams then wait for [`crate::World::catch_up`].
+    /// Returns true while received frames are being passed in, if sending a frame now costs more than sending it
+    /// afterwards. Streams then wait for [`crate::World::catch_up`].
     fn is_receiving(&self) -> bool {
         false
     }
 
-    /// Connections may be asked for at an address of this world, or not any more; as often the one as the other. For a medium
-    /// whose nodes share an address with other worlds.
+    /// Notes that a program begins (`listens`) or ceases to accept connections at an address of this world. The calls
+    /// are balanced. For media whose nodes share an address with other worlds.
     fn listen(&mut self, address: &NetAddress, listens: bool) {
         let _ = (address, listens);
     }
 
-    /// Bytes of the shortest reliable message to a node that the medium moves itself ([`crate::moving`]); `None`: all go in frames.
+    /// Number of bytes of the shortest reliable message to a node that the medium moves itself ([`crate::moving`]);
+    /// `None` if all messages go in frames.
     fn moves_from(&self, to: Self::Node) -> Option<u32> {
         let _ = to;
         None
     }
 
-    /// Parts of memory that one move may have.
+    /// Largest number of spans in one move.
     fn spans_max(&self) -> usize {
         1
     }
 
-    /// Makes memory ready for an announced message, and has the node that has announced it told ([`crate::World::ready`]).
+    /// Makes memory ready for an announced message, and notifies the sender's node ([`crate::World::ready`]).
     fn expect(&mut self, id: MoveId, message: &Expected<Self::Node>, into: Vec<Span>) {
         let _ = (id, message, into);
     }
 
-    /// Sends the bytes of an announced message to a node, which calls it `ticket`.
+    /// Sends the bytes of an announced message to a node, which calls the message `ticket`.
     fn dispatch(&mut self, id: MoveId, to: Self::Node, ticket: u64, from: Vec<Span>) {
         let _ = (id, to, ticket, from);
     }
 
-    /// Tells a node that what it expects under `ticket` is not coming.
+    /// Tells a node that the message that it expects under `ticket` will not come.
     fn withdraw(&mut self, to: Self::Node, ticket: u64) {
         let _ = (to, ticket);
     }
 
-    /// A program registers memory; what the medium calls the region, if it has to know it.
+    /// Registers a program's memory. Returns a key for the region if the medium needs one.
     ///
     /// # Errors
-    /// [`RegisterError`]: a limit of the system's.
+    /// [`RegisterError`]: a limit of the system.
     fn register(&mut self, memory: &Memory) -> Result<Option<u64>, RegisterError> {
         let _ = memory;
         Ok(None)
     }
 
-    /// Nothing uses a region any more.
+    /// Deregisters a region that nothing uses any more.
     fn deregister(&mut self, key: u64) {
         let _ = key;
     }
 
-    /// Something that has happened, for a log.
+    /// Records an event in a log.
     fn note(&mut self, words: &[u64]) {
         let _ = words;
     }
 }
 
-/// When a wait is over.
+/// The end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
-    /// Never.
+    /// The wait has no end.
     Never,
-    /// At a time of the medium's clock.
+    /// A time of the medium's clock.
     At(Time),
-    /// At a real time, where the medium's clock is another.
+    /// A real time, for a medium whose clock is not real time.
     Real(Instant),
 }
 
-/// What a timer is set for.
+/// The purpose of a timer. The world passes it to [`Medium::set_timer`] and gets it back when the timer fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer(pub(crate) Purpose);
 
-/// As [`Timer`], for the world itself.
+/// The contents of a [`Timer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
-    /// Something has been posted to a send queue.
+    /// A program has posted to a send queue.
     Doorbell(ViId),
-    /// A connection awaits an acknowledgement.
+    /// A connection waits for an acknowledgement.
     Retransmit(EndId),
-    /// A request awaits an answer.
+    /// A request waits for an answer.
     Request(EndId),
-    /// An answer awaits being settled.
+    /// An answer waits for its confirmation.
     Answer(EndId),
-    /// A poke awaits being noticed; of the VI's attempt of that number.
+    /// A poke waits for its acknowledgement; with the number of the VI's attempt.
     Poke(ViId, u64),
-    /// A VI's attempt of that number has had its time.
+    /// The time of a VI's attempt is over; with the number of the attempt.
     Expire(ViId, u64),
 }

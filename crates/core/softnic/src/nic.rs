@@ -1,4 +1,4 @@
-//! The NIC.
+//! The NIC type of a program.
 
 use crate::card::{CQ_ENTRIES_MAX, CQ_MAX, Card, DESCRIPTORS_MAX, Description, VI_MAX};
 use crate::connection::{Listener, SoftConnection};
@@ -22,7 +22,7 @@ use via::{
     ViAttributes, ViState,
 };
 
-/// A NIC in software, open. Its VIs keep what they need of it.
+/// An open NIC in software. Its VIs keep the parts of it that they need.
 #[derive(Debug)]
 pub struct SoftNic<D: Driver> {
     driver: D,
@@ -32,38 +32,38 @@ pub struct SoftNic<D: Driver> {
 type Node<D> = <<D as Driver>::Medium as Medium>::Node;
 
 impl<D: Driver> SoftNic<D> {
-    /// Opens the NIC at a node of a driver's world. A node may have several at a time: they have the same address,
-    /// and each has memory, tags and VIs of its own.
+    /// Opens the NIC at a node of a driver's world. A node may have several NICs at a time. These NICs share the
+    /// address, and each has its own memory, tags and VIs.
     pub fn open(driver: D, node: Node<D>, description: &Description<'_>) -> SoftNic<D> {
         let mtu = driver.with(|world| world.config.mtu);
         SoftNic { driver, nic: Arc::new(Card::new(node, description, mtu)) }
     }
 
-    /// What drives it.
+    /// Returns the NIC's driver.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 
-    /// Its node in the network.
+    /// Returns the NIC's node in the network.
     pub fn node(&self) -> Node<D> {
         self.nic.node
     }
 
-    /// This NIC's address under a discriminator.
+    /// Returns this NIC's address with a discriminator.
     pub fn address(&self, discriminator: &[u8]) -> NetAddress {
         NetAddress::new(&self.nic.attributes.local_address, discriminator)
     }
 
-    /// Has the pages of memory that is registered from now on held, and sent from, by a pinner.
+    /// Sets a pinner. The pinner locks the pages of memory that is registered from now on, and the NIC sends from the
+    /// locked pages.
     pub fn set_pinner(&self, pinner: Arc<dyn Pinner>) {
         self.nic.pins.set(pinner);
     }
 
-    /// Waits for one request without blocking: [`Nic::connect_wait`] for a program that does
-    /// not wait.
+    /// Begins to wait for one request without blocking. Corresponds to [`Nic::connect_wait`], for a program that polls.
     ///
     /// # Errors
-    /// [`ConnectError::InvalidParameter`] for an address that is not this NIC's or too long.
+    /// [`ConnectError::InvalidParameter`] for an address that is too long or belongs to another NIC.
     pub fn listen(&self, local: &NetAddress) -> Result<Listener<D>, ConnectError> {
         self.nic.attributes.own(local)?;
         let (node, local) = (self.nic.node, local.clone());
@@ -110,14 +110,14 @@ impl<D: Driver> Nic for SoftNic<D> {
     }
 
     fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError> {
-        // Memory is used under the world's lock only: nothing uses it when we have it.
+        // All code uses memory only under the world's lock, so no code uses the region here.
         let region = self.driver.with(|world| {
             world.keep_region(&self.nic, handle);
             self.nic.table.deregister(handle)
         })?;
         let moves = |world: &mut World<D::Medium>| world.moves_region(&self.nic, handle);
         if self.driver.with(moves) {
-            // The peer's NIC sends, or says that it does not, or is gone.
+            // The wait ends: the peer's NIC sends, or withdraws the message, or is lost.
             self.driver.wait(Deadline::Never, |world| (!moves(world)).then_some(()));
         }
         let key = self.nic.keys().remove(&handle.raw());
@@ -140,7 +140,7 @@ impl<D: Driver> Nic for SoftNic<D> {
         attributes: MemAttributes,
     ) -> Result<(), MemError> {
         self.driver.with(|world| {
-            // Whether a VI may send from it has been asked before.
+            // Copy unsent bytes first: the VI's right to send them has been checked.
             world.keep_region(&self.nic, handle);
             self.nic.table.set_attributes(handle, attributes).map(drop)
         })

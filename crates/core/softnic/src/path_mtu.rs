@@ -1,41 +1,43 @@
-//! How long frames to one peer may be, found out by probes (RFC 8899, without its search for a path that becomes wider later).
+//! Finds the longest frames that a path takes, by probes (RFC 8899, without the later search for a wider path).
 //!
-//! A message is cut into parts before they are sent, and a part keeps its length however often it is sent again. So parts are
-//! short at first, as every path takes them, and longer once a probe of that length has been answered. The first probe is as long as the
-//! device on this side allows, which most paths take. Where that is lost, lengths that are common follow, the shortest first, until one
-//! is lost.
+//! A message is split into parts before sending, and a part keeps its length in retransmissions. So parts are short at
+//! first, as every path takes them. Parts become longer after a probe of that length has been answered. The first probe
+//! has the longest length of this side's device, which most paths take. If that probe is lost, common lengths follow in
+//! ascending order, until one is lost.
 
 use core::time::Duration;
 use sovia_link::Time;
 
-/// Bytes of a frame that every path takes: IPv6 asks 1280 of each, of which 48 are its own header and that of UDP.
+/// Bytes of a frame that every path takes: IPv6 requires 1280, minus 48 for the headers of IPv6 and UDP.
 const EVERY_PATH: u32 = 1232;
-/// What UDP over IPv6 leaves of MTUs that are common: of tunnels, PPPoE, Ethernet, FDDI, jumbo frames, large ones.
+/// Bytes that common MTUs leave for a frame after UDP and IPv6: of tunnels, PPPoE, Ethernet, FDDI, jumbo frames, large
+/// frames.
 const COMMON: [u32; 7] = [1332, 1392, 1444, 1452, 4304, 8952, 16_336];
-/// Probes of one length before it counts as too long, and how long an answer is awaited. One that comes later counts all the same.
+/// Number of probes of one length before the length counts as too long, and the wait for an answer. A later answer
+/// counts too.
 const TRIES: u32 = 3;
 const WAIT: Duration = Duration::from_millis(100);
 
-/// How long frames may be, in bytes.
+/// Longest frames on a path, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PathMtu {
-    /// The longest that has arrived, or need not be asked about.
+    /// The longest length that is known to arrive.
     passes: u32,
-    /// What the device on this side takes.
+    /// The longest length that this side's device takes.
     possible: u32,
     asks: Asks,
     /// The probe that has not been answered.
     asked: Option<Asked>,
 }
 
-/// Which lengths are asked about.
+/// Lengths that are probed next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asks {
-    /// The longest possible one.
+    /// The longest possible length.
     Longest,
-    /// It has been lost: the next common one.
+    /// Common lengths, because the longest one was lost.
     Common,
-    /// One of those has been lost, too.
+    /// None, because a common length was lost too.
     Nothing,
 }
 
@@ -43,34 +45,34 @@ enum Asks {
 struct Asked {
     len: u32,
     tries: u32,
-    /// When it counts as lost.
+    /// When the probe counts as lost.
     until: Time,
 }
 
 impl PathMtu {
-    /// A path that takes frames of up to `most` bytes.
+    /// Creates the state of a path that takes frames of up to `most` bytes.
     pub(crate) fn known(most: u32) -> PathMtu {
         PathMtu { passes: most, possible: most, asks: Asks::Nothing, asked: None }
     }
 
-    /// A path of which nothing is known but that the device on this side takes `most` bytes.
+    /// Creates the state of an unknown path. This side's device takes `most` bytes.
     pub(crate) fn unknown(most: u32) -> PathMtu {
         let passes = most.min(EVERY_PATH);
         PathMtu { passes, possible: most, asks: Asks::Longest, asked: None }
     }
 
-    /// Bytes of the longest frame that arrives, as far as is known.
+    /// Number of bytes of the longest frame that is known to arrive.
     pub(crate) fn frame_max(&self) -> u32 {
         self.passes
     }
 
-    /// When there is something to ask or to give up, once a probe has been sent.
+    /// Returns when the current probe counts as lost.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.asked.map(|asked| asked.until)
     }
 
-    /// The length of a probe to be sent now, if one is due. The first is due at once, so it is asked for where something is sent: a
-    /// connection that only receives needs none.
+    /// Returns the length of a probe to send now, if one is due. The first one is due at once, so call it only when
+    /// there is data to send: a connection that only receives needs no probes.
     pub(crate) fn poll_probe(&mut self, now: Time) -> Option<u32> {
         match self.asked {
             Some(asked) if asked.until > now => return None,
@@ -92,7 +94,7 @@ impl PathMtu {
         Some(len)
     }
 
-    /// The next length to ask about.
+    /// Returns the next length to probe.
     fn next(&self) -> Option<u32> {
         let is_open = |len: &u32| (self.passes + 1..=self.possible).contains(len);
         match self.asks {
@@ -102,7 +104,7 @@ impl PathMtu {
         }
     }
 
-    /// A probe of that length has been answered, by what a peer says; whether that is news.
+    /// Processes an answer to a probe of length `len`, which is untrusted. Returns true if the known length has grown.
     pub(crate) fn answered(&mut self, len: u64) -> bool {
         let Some(len) = u32::try_from(len).ok().filter(|&len| len <= self.possible) else {
             return false;
@@ -119,8 +121,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Asks until there is nothing more to ask, over a path that takes `takes` bytes and loses the probes of these numbers; how many
-    /// have been sent, and how long it took.
+    /// Probes until the search ends, over a path that takes `takes` bytes and loses the probes with these indices.
+    /// Returns the number of probes and the time.
     fn search(path: &mut PathMtu, takes: u32, lost: &[usize]) -> (usize, Duration) {
         let (mut now, mut sent) = (Time::ZERO, 0);
         loop {

@@ -1,9 +1,9 @@
-//! NICs that hold the pages which memory had when it was registered.
+//! Locked pages, for simulated NICs with a DMA engine.
 //!
-//! A NIC with a DMA engine pins pages, and reads them whatever the program has mapped at their addresses
-//! since; that is why a registration must not outlive its memory. How pages are held is for the
-//! program to say ([`Pinner`]): this crate makes no system calls. Without it, a NIC reads what lies
-//! at an address when it sends.
+//! A NIC with a DMA engine locks pages at registration, and reads them even after the program has mapped other pages at
+//! their addresses. So a registration must not outlive its memory. This crate makes no system calls, so the program
+//! supplies the code that locks pages ([`Pinner`]). Without a pinner, a NIC reads the bytes at the address when it
+//! sends.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -11,22 +11,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::{MemHandle, Memory};
 
-/// Holds pages.
+/// Locks pages.
 pub trait Pinner: Send + Sync {
-    /// Holds the pages that now lie at an address, if it is of those to be held.
+    /// Locks the pages at an address. Returns `None` if this memory need not be locked.
     fn pin(&self, address: u64, len: usize) -> Option<Box<dyn Pinned>>;
 }
 
-/// Held pages.
+/// Locked pages.
 pub trait Pinned: Send + Sync {
-    /// Reads from byte `at` of what was pinned on; all of it is within.
+    /// Reads from byte `at` of the locked memory on. The range must lie within it.
     fn read(&self, at: usize, out: &mut [u8]);
 }
 
-/// A NIC's pins.
+/// The locked pages of a NIC.
 #[derive(Default)]
 pub(crate) struct Pins {
-    /// There is a pinner.
+    /// Set once there is a pinner.
     on: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -57,7 +57,7 @@ impl Pins {
         self.on.load(Ordering::Acquire)
     }
 
-    /// Memory has been registered.
+    /// Locks the pages of registered memory.
     pub(crate) fn registered(&self, handle: MemHandle, memory: &Memory) {
         if !self.is_on() {
             return;
@@ -69,7 +69,7 @@ impl Pins {
         }
     }
 
-    /// It is no longer.
+    /// Releases the pages of deregistered memory.
     pub(crate) fn deregistered(&self, handle: MemHandle) {
         if self.is_on() {
             let pinned = self.inner().held.remove(&handle.raw());
@@ -77,7 +77,8 @@ impl Pins {
         }
     }
 
-    /// Reads from the pages of a region; false where it reads what lies at its addresses.
+    /// Reads from the locked pages of a region. Returns false if the region has none, so that the caller reads at its
+    /// addresses.
     pub(crate) fn read(&self, handle: u32, at: usize, out: &mut [u8]) -> bool {
         if !self.is_on() {
             return false;

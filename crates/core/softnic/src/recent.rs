@@ -1,29 +1,28 @@
-//! The regions that a VI has used of late.
+//! A cache of the regions that a VI has used recently.
 //!
-//! A message needs its regions several times, and looking one up in the NIC's table takes a lock and counts a reference. What
-//! was found is good for as long as no region has been deregistered since, which the table counts
-//! ([`MemoryTable::changes`]). Memory is used, and deregistered, under the world's lock only: the count cannot change while
-//! a region is in use.
+//! A message needs its regions several times. A lookup in the NIC's table takes a lock and counts a reference. A cached
+//! region stays valid until any region is deregistered, which the table counts ([`MemoryTable::changes`]). Memory is
+//! used and deregistered only under the world's lock, so the count cannot change while a region is in use.
 
 use core::cell::{Cell, RefCell};
 use std::sync::Arc;
 use via::memory::{MemoryTable, Region};
 
-/// How many there are: one for descriptors and one for data of each queue.
+/// Number of cached regions: one for descriptors and one for data of each queue.
 const PLACES: usize = 4;
 
-/// Regions by their handles. Memory of the NIC's own making stays allocated while it is in here: until the VI uses any memory
-/// after it has been deregistered.
+/// Cached regions. Memory of [`via::Memory::zeroed`] stays allocated while it is cached: after deregistration until the
+/// VI next uses any memory.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     regions: RefCell<[Option<Arc<Region>>; PLACES]>,
     changes: Cell<u32>,
-    /// The place that is given to another region next.
+    /// Place for the next new region.
     next: Cell<usize>,
 }
 
 impl Recent {
-    /// Does something with the live region under a raw handle, if there is one.
+    /// Calls `use_it` with the live region of a raw handle, if there is one.
     pub(crate) fn with<R>(
         &self,
         table: &MemoryTable,

@@ -1,12 +1,12 @@
-//! Callbacks and signals that wait for something to be done, counted: they come though no thread of the program's looks.
+//! Counts registered callbacks and signals, which must run even if no thread of the program polls.
 
 use std::sync::Arc;
 
-/// All of them: shared with each that is registered.
+/// The count: each registration holds a reference.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations(Arc<()>);
 
-/// A callback or a signal that is registered for as long as this is there.
+/// A callback or signal, which counts as registered until it is dropped or ended.
 pub(crate) struct Registered<F> {
     callback: F,
     _one: Arc<()>,

@@ -1,8 +1,8 @@
-//! Bytes of messages that are sent.
+//! Outgoing bytes of messages.
 //!
-//! They stay in the program's memory until a frame with them is written, and for as long as it may have to be written again: a
-//! descriptor is not done before the other end has all of it, and its memory is the NIC's until then. Where the program gets
-//! its memory back before that, because the connection is over for it or the memory is deregistered, a copy takes their place.
+//! The bytes stay in the program's memory until the peer has acknowledged them, because frames with them may have to be
+//! written again. Until then the descriptor is not done, so the memory belongs to the NIC. The program gets its memory
+//! back earlier when it closes the connection or deregisters the memory. Then a copy replaces the bytes.
 
 use core::ops::Range;
 use sovia_link::buffers::{Chunk, Whole};
@@ -10,29 +10,29 @@ use sovia_link::message::Divisible;
 use sovia_link::wire::{Payload, Readable};
 use via::{DataSegment, Memory};
 
-/// Bytes that a frame is to carry.
+/// Bytes for a frame.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// A copy of them.
+    /// A copy.
     Copied(Chunk),
-    /// Where they are. The VI may use the region, until [`Source::Copied`] takes its place.
+    /// Bytes in memory that the VI may use, until a copy replaces them.
     Lent(DataSegment),
 }
 
-/// A message that is to be sent.
+/// An outgoing message.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// A copy of it.
+    /// A copy.
     Copied(Whole),
-    /// Where it is.
+    /// The message in memory that the VI may use.
     Lent(DataSegment),
 }
 
-/// Bytes that a frame is written with.
+/// Bytes from which a frame is written.
 #[derive(Debug)]
 pub(crate) enum View<'a> {
     Copied(&'a Chunk),
-    /// So many bytes of memory, from there on.
+    /// A range of memory: its start and its length.
     Lent(&'a Memory, usize, usize),
 }
 

@@ -1,18 +1,18 @@
-//! Things by their names.
+//! A table of objects by name.
 
 use core::cell::Cell;
 use core::hash::{BuildHasherDefault, Hash, Hasher};
 use core::ops::Index;
 use std::collections::HashMap;
 
-/// Things by their names, which are all this side's own choice: no stranger can choose them so that they collide. The one that
-/// was used last is found without a search: a message is about one VI and one connection, and asks for each of them many times.
+/// Objects by name. This side chooses all names, so no peer can force hash collisions. The table finds the last used
+/// object without a search. A message concerns one VI and one connection, and looks each of them up many times.
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {
     places: HashMap<K, usize, BuildHasherDefault<Spread>>,
     things: Vec<Option<(K, V)>>,
     free: Vec<usize>,
-    /// Where the one is that was used last.
+    /// Place of the object that was used last.
     last: Cell<usize>,
 }
 
@@ -59,12 +59,12 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.things.get_mut(place)?.as_mut().map(|(_, thing)| thing)
     }
 
-    /// The names of all, in no order.
+    /// Iterates over all names, in no particular order.
     pub(crate) fn names(&self) -> impl Iterator<Item = K> {
         self.places.keys().copied()
     }
 
-    /// All, with their names, in no order.
+    /// Iterates over all objects with their names, in no particular order.
     pub(crate) fn iter_named(&self) -> impl Iterator<Item = (K, &V)> {
         self.things.iter().flatten().map(|(name, thing)| (*name, thing))
     }
@@ -73,7 +73,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.things.iter_mut().flatten().map(|(_, thing)| thing)
     }
 
-    /// Adds a thing, in place of one of that name.
+    /// Adds an object, replacing an object of the same name.
     pub(crate) fn insert(&mut self, name: K, thing: V) {
         self.remove(&name);
         let place = self.free.pop().unwrap_or(self.things.len());
@@ -99,7 +99,7 @@ impl<K: Copy + Eq + Hash, V> Index<&K> for Table<K, V> {
     }
 }
 
-/// Spreads one number over all the bits that a hash table looks at.
+/// A hash function that spreads a number over all bits that a hash table uses.
 #[derive(Debug, Default)]
 pub(crate) struct Spread(u64);
 

@@ -1,4 +1,4 @@
-//! The VI, as a program has it.
+//! The VI type of a program.
 
 use crate::card::Card;
 use crate::driver::Driver;
@@ -24,7 +24,7 @@ pub struct SoftVi<D: Driver> {
     pub(crate) id: ViId,
 }
 
-/// An attempt's result, once there is one.
+/// Result of an attempt to connect, once there is one.
 type Outcome = Option<Result<ViAttributes, ConnectError>>;
 
 impl<D: Driver> SoftVi<D> {
@@ -36,11 +36,11 @@ impl<D: Driver> SoftVi<D> {
         SoftVi { driver, nic, id }
     }
 
-    /// Begins to request a connection: [`Vi::connect_request`] for a program that
-    /// does not wait. What becomes of it is told by [`SoftVi::request_done`].
+    /// Begins to request a connection. Corresponds to [`Vi::connect_request`], for a program that polls.
+    /// [`SoftVi::request_done`] returns the result.
     ///
     /// # Errors
-    /// [`ConnectError::InvalidParameter`], [`ConnectError::State`] as for the call that waits.
+    /// [`ConnectError::InvalidParameter`], [`ConnectError::State`], like [`Vi::connect_request`].
     pub fn request(
         &self,
         local: &NetAddress,
@@ -50,7 +50,7 @@ impl<D: Driver> SoftVi<D> {
         self.begin(local, remote, Role::Client, timeout)
     }
 
-    /// What became of the request: `None` while it is on its way. The result is told once.
+    /// Returns the result of the request, once; `None` while the request is pending.
     pub fn request_done(&self) -> Option<Result<ViAttributes, ConnectError>> {
         self.driver.look(|world| outcome(world, self.id))
     }
@@ -75,7 +75,7 @@ impl<D: Driver> SoftVi<D> {
         })
     }
 
-    /// Waits for the end of the attempt that is under way.
+    /// Waits for the end of the current attempt.
     fn await_outcome(&self) -> Result<ViAttributes, ConnectError> {
         let deadline = self.driver.with(|world| {
             let attempt = world.vis.get(&self.id).and_then(|vi| vi.attempt.as_ref());
@@ -83,12 +83,12 @@ impl<D: Driver> SoftVi<D> {
         });
         let deadline = deadline.unwrap_or(Deadline::Never);
         let ended = self.driver.wait(deadline, |world| outcome(world, self.id));
-        // Too late: whatever it is now.
+        // The time is over; take a result that has arrived at the last moment.
         ended.or_else(|| self.request_done()).unwrap_or(Err(ConnectError::Timeout))
     }
 
-    /// Disconnects. What is on its way from or to the program's memory has arrived when this returns: the memory is the
-    /// program's again.
+    /// Disconnects. Waits until the medium has finished moving bytes from and to the program's memory, so that the
+    /// program may use the memory again.
     fn end(&self) {
         let moves = self.driver.with(|world| {
             world.disconnect(self.id);
@@ -190,7 +190,8 @@ impl<D: Driver> Vi for SoftVi<D> {
         })
     }
 
-    /// As the trait says; [`ConnectError::NotReachable`] if the far NIC does not answer at all.
+    /// Implements [`Vi::connect_request`]. Also returns [`ConnectError::NotReachable`] if the peer's NIC does not
+    /// answer.
     fn connect_request(
         &self,
         local: &NetAddress,
@@ -201,7 +202,7 @@ impl<D: Driver> Vi for SoftVi<D> {
         self.await_outcome()
     }
 
-    /// As the trait says. The two addresses must differ.
+    /// Implements [`Vi::connect_peer_request`]. The two addresses must differ.
     fn connect_peer_request(
         &self,
         local: &NetAddress,
@@ -289,7 +290,7 @@ impl<D: Driver> Vi for SoftVi<D> {
         })
     }
 
-    /// The two ends share no memory.
+    /// `None`, because the two ends share no memory.
     fn bequest(&self) -> Option<Box<dyn Bequest>> {
         None
     }
@@ -305,7 +306,7 @@ impl<D: Driver> Drop for SoftVi<D> {
             }
             self.nic.table.release_ptag(vi.ptag);
             self.nic.vis.fetch_sub(1, Ordering::Relaxed);
-            // What a callback holds on to may want the lock when it is dropped.
+            // Drop the callbacks later, without the lock: their destructors may take it.
             let callbacks =
                 [core::mem::take(&mut vi.send.notify), core::mem::take(&mut vi.recv.notify)];
             world.run_later(&self.nic, Box::new(move || drop(callbacks)));

@@ -1,15 +1,15 @@
-//! The NIC in software, from its memory up.
+//! Tests the order of the modules, from a NIC's memory up.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["config", "ids", "moving", "path_mtu", "pins", "recent", "registered", "source", "table"],
     &["access", "card", "medium"],
-    // The state of everything.
+    // All state.
     &["world"],
-    // What happens to it, and what holds it.
+    // Changes of the state, and the owner of the world.
     &["driver", "engine", "meeting"],
     &["events"],
-    // What a program holds in its hands.
+    // The types that a program uses.
     &["cq", "vi"],
     &["connection"],
     &["nic"],

@@ -1,4 +1,4 @@
-//! The stream of a connection, to and from the other end.
+//! The stream of a connection, in both directions.
 
 use crate::card::Card;
 use crate::ids::ViId;
@@ -15,13 +15,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use via::error::Cause;
 
-/// The shortest frames with which a connection works.
+/// Length of the shortest frames with which a connection works.
 const FRAME_LEAST: u32 = 256;
-/// Items that are acknowledged together at most.
+/// Largest number of items that one acknowledgement covers.
 const TOGETHER: u32 = 64;
 
 impl<M: Medium> World<M> {
-    /// A new end of a connection.
+    /// Creates an end of a connection.
     pub(crate) fn new_conn(
         &self,
         id: EndId,
@@ -40,7 +40,7 @@ impl<M: Medium> World<M> {
             }
         };
         let control = (self.config.control, frame);
-        // Where names cannot be guessed, neither can numbers.
+        // The first number comes from the name, so random names give random numbers.
         let first = |end: EndId| u64::from(end.0 as u32);
         let longest = self.vis.get(&of.0).map_or(0, |vi| vi.attributes.max_transfer_size);
         Conn {
@@ -68,7 +68,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Sends what may be sent, and has a timer look again.
+    /// Sends the items that may be sent, and sets a timer for the rest.
     pub(crate) fn transmit(&mut self, id: EndId) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -79,7 +79,7 @@ impl<M: Medium> World<M> {
             return;
         }
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
-        // Where something is sent, or an answer is awaited.
+        // Probe the path only if there is data to send, or a probe awaits its answer.
         if (conn.stream.backlog() > 0 || conn.path.deadline().is_some())
             && let Some(len) = conn.path.poll_probe(now)
         {
@@ -106,7 +106,7 @@ impl<M: Medium> World<M> {
                     denied = denied.and(sent);
                 }
                 (Item::Part(part), None) => {
-                    // All has been copied, as far as it could be.
+                    // All items have been copied, except those whose memory could not be read.
                     if let Source::Copied(chunk) = &part.bytes {
                         send(Item::Part(part.with(View::Copied(chunk))));
                     }
@@ -125,7 +125,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// A retransmission timer has gone off.
+    /// Runs when a retransmission timer fires.
     pub(crate) fn retransmit(&mut self, id: EndId) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -135,7 +135,7 @@ impl<M: Medium> World<M> {
         match conn.stream.tick(now) {
             Verdict::Patience | Verdict::Again => {
                 self.transmit(id);
-                // What has gone at its pace makes room for more.
+                // Items sent at their pace have made room for more.
                 if let Some(vi) = self.conns.get(&id).and_then(|conn| conn.vi) {
                     self.push_sends(vi);
                 }
@@ -144,7 +144,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// An item has come for a connection.
+    /// Processes an item of a connection's stream.
     pub(crate) fn stream_packet(
         &mut self,
         at: M::Node,
@@ -156,15 +156,15 @@ impl<M: Medium> World<M> {
         if !self.greet(at, from, id, peer) {
             return;
         }
-        // Of most streams that bring something nothing goes the other way.
+        // Most streams carry data in one direction only, so the acknowledgement usually changes nothing.
         if !self.conns.get(&id).is_some_and(|conn| conn.stream.is_settled(ack)) {
             self.acked(id, &Report::plain(ack));
         }
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.is_over() {
-            // Both ends have broken it: neither listens to the other's stream any more, so that
-            // the last item counts out of its turn.
+            // Both ends have broken the connection, and neither processes the other's stream any more. So the last item
+            // counts even if it arrives out of order.
             if matches!(item, Item::Close(_)) {
                 self.conns.remove(&id);
                 self.send(at, from, Word::Gone { to: peer });
@@ -173,7 +173,7 @@ impl<M: Medium> World<M> {
             return;
         }
         let taken = match (&item, conn.vi) {
-            // What comes in its turn goes to its place without being kept.
+            // A part in order goes to its memory without being stored.
             (Item::Part(part), Some(id)) if conn.coming.is_empty() && conn.arriving.fits(part) => {
                 let number = conn.stream.came_next(sending, now);
                 let mut add = || self.vis.get(&id).and_then(|vi| conn.arriving.add(part, vi));
@@ -201,7 +201,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Takes the items that have come in their turn.
+    /// Processes the items that are in order.
     pub(crate) fn take_items(&mut self, id: EndId) {
         while let Some(conn) = self.conns.get_mut(&id)
             && let Some(vi) = conn.vi
@@ -249,7 +249,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Sends what had to wait for frames to be through ([`Medium::is_receiving`]).
+    /// Sends the frames that waited until all received frames were passed in ([`Medium::is_receiving`]).
     pub fn catch_up(&mut self) {
         while let Some(id) = self.later.pop() {
             if let Some(conn) = self.conns.get_mut(&id) {
@@ -259,28 +259,29 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Acknowledges what has been received and has not been acknowledged by an answer meanwhile. To be called soon
-    /// after frames have come: at the latest before whatever drives the world sleeps.
+    /// Sends an acknowledgement for received items, unless a frame in the other direction has carried it. Call it soon
+    /// after frames have arrived, and always before the driver sleeps.
     pub fn acknowledge(&mut self) {
         while let Some(id) = self.owing.pop() {
             self.pay(id);
         }
     }
 
-    /// Whether acknowledgements are owed.
+    /// Returns true if acknowledgements are owed.
     pub fn owes(&self) -> bool {
         let owes = |id| self.conns.get(id).is_some_and(|conn| conn.owed > 0);
         self.owing.iter().any(owes)
     }
 
-    /// Items that have come from which on a report is sent at once.
+    /// Number of received items from which a report is sent at once.
     pub(crate) fn acknowledges_at(&self) -> u32 {
         (self.config.window / 4).clamp(1, TOGETHER)
     }
 
-    /// Tells the other end of each connection what has come: one that is none any more is answered so. Asks again for what a program is said
-    /// to have been handed: a NIC that is there in the other one's place has to say so. For a network that may lose what two nodes say to each
-    /// other without a word to either.
+    /// Sends a report to the peer of each connection, and repeats each request that a program is said to hold.
+    ///
+    /// If the peer's end no longer exists, the peer's node answers that. A NIC that has replaced the peer's NIC answers
+    /// the repeated request. For networks that may lose frames between two nodes without telling either.
     pub fn remind(&mut self) {
         let pending = self.outgoing.iter_named().filter(|(_, it)| it.pending);
         let pending: Vec<_> = pending.map(|(id, _)| id).collect();
@@ -305,7 +306,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// An acknowledgement has come.
+    /// Processes an acknowledgement.
     pub(crate) fn ack_packet(
         &mut self,
         at: M::Node,
@@ -320,7 +321,8 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Whether there is such a connection, between these two ends. A peer that uses it knows that it has come about.
+    /// Returns true if there is a connection between these two ends. Settles an acceptance, because a peer that uses
+    /// the connection has received the answer.
     fn greet(&mut self, at: M::Node, from: M::Node, id: EndId, peer: EndId) -> bool {
         match self.conns.get(&id) {
             None => {
@@ -341,32 +343,33 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// A peer asks whether frames of that length arrive.
+    /// Answers a probe for the length of frames.
     pub(crate) fn probe(&mut self, at: M::Node, from: M::Node, id: EndId, peer: EndId, nonce: u64) {
         if self.is_between(from, id, peer) {
             self.send(at, from, Word::Echo { to: peer, from: id, nonce });
         }
     }
 
-    /// A probe of that length has arrived.
+    /// Processes the echo of a probe of length `len`.
     pub(crate) fn echo(&mut self, from: M::Node, id: EndId, peer: EndId, len: u64) {
         if self.is_between(from, id, peer)
             && let Some(conn) = self.conns.get_mut(&id)
             && conn.path.answered(len)
         {
-            // There may be more to be asked.
+            // Send the next probe, if there is one.
             self.transmit(id);
         }
     }
 
-    /// Whether there is a connection between these two ends. Else there is no answer: a probe may have overtaken what tells of it.
+    /// Returns true if there is a connection between these two ends. If not, sends no answer, because a probe may
+    /// arrive before the frame that announces its connection.
     fn is_between(&mut self, from: M::Node, id: EndId, peer: EndId) -> bool {
         let is = self.conns.get(&id).is_some_and(|it| it.peer_node == from && it.peer == peer);
         self.counters.strangers += u64::from(!is);
         is
     }
 
-    /// An acknowledgement has come. One that cannot be true is ignored.
+    /// Processes an acknowledgement. Ignores an impossible one.
     fn acked(&mut self, id: EndId, report: &Report) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -377,7 +380,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Part of an unreliable message has come.
+    /// Processes a part of an unreliable message.
     pub(crate) fn datagram(
         &mut self,
         at: M::Node,
@@ -386,8 +389,8 @@ impl<M: Medium> World<M> {
         number: u64,
         part: &Part<&[u8]>,
     ) {
-        // A late duplicate for a connection that is over is no reason to say anything: the end
-        // of an unreliable connection has been told by its stream.
+        // Do not answer: the part may be a late duplicate. The peer learns of the end of the connection from the
+        // stream.
         if !self.conns.contains_key(&id) {
             self.counters.strangers += 1;
             return;
@@ -412,13 +415,12 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// This end is done with the connection: what is on its way may arrive, then the other end is
-    /// told.
+    /// Ends the connection at this end. Items already sent still arrive, and then the peer is notified.
     pub(crate) fn close(&mut self, id: EndId, closing: Closing) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let vi = conn.vi.take();
         conn.stream.finish(Item::Close(closing));
-        // The program has its memory back from now on.
+        // From now on the program may use its memory again, so copy unsent bytes.
         if let Some(vi) = vi.and_then(|vi| self.vis.get(&vi)) {
             conn.keep(&vi.access(), None);
         }

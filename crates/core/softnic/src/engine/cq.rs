@@ -9,8 +9,8 @@ use via::event::Job;
 use via::{AsyncError, CqEntry, Resource};
 
 impl<M: Medium> World<M> {
-    /// A descriptor of that VI is done. Where there is no room for the entry the program is told,
-    /// and the connection is broken: the program would wait for an entry that never comes.
+    /// Adds an entry for a completed descriptor of a VI. If the queue is full, reports an error and breaks the
+    /// connection, because the program would wait for an entry that never comes.
     pub(crate) fn enter(&mut self, id: CqId, entry: CqEntry, vi: ViId) {
         let Some(cq) = self.cqs.get_mut(&id) else { return };
         if cq.entries.len() < cq.capacity as usize {
@@ -20,7 +20,7 @@ impl<M: Medium> World<M> {
         }
         let (nic, cq) = (cq.nic.clone(), cq.context);
         let Some(core) = self.vis.get_mut(&vi) else { return };
-        // Flushing a broken VI makes more entries that find no room; one report is enough.
+        // Flushing a broken VI adds more entries that find no room, so report only the first.
         if !core::mem::replace(&mut core.overrun, true) {
             let error = AsyncError::of_vi(core.context, Cause::CqOverrun.code());
             let error = AsyncError { cq: Some(cq), resource: Resource::Cq, ..error };
@@ -29,7 +29,7 @@ impl<M: Medium> World<M> {
         self.break_quietly(vi, Cause::CqOverrun);
     }
 
-    /// Gives entries to callbacks that want them, and signals those that are left.
+    /// Passes entries to waiting callbacks, and runs signals if entries are left.
     pub(crate) fn hand_out_entries(&mut self, id: CqId) {
         let Some(cq) = self.cqs.get_mut(&id) else { return };
         let nic = cq.nic.clone();
@@ -46,21 +46,21 @@ impl<M: Medium> World<M> {
         jobs.into_iter().for_each(|job| self.run_later(&nic, job));
     }
 
-    /// A work queue less is attached; the last one frees a completion queue that is let go of.
+    /// Detaches a work queue. Frees the completion queue if the program has dropped it and no work queue is left.
     pub(crate) fn detach(&mut self, id: CqId) {
         let Some(cq) = self.cqs.get_mut(&id) else { return };
         cq.attached -= 1;
         self.free_cq(id);
     }
 
-    /// Frees a completion queue that the program has dropped and that no VI has.
+    /// Frees a completion queue that the program has dropped and that no VI uses.
     pub(crate) fn free_cq(&mut self, id: CqId) {
         if !self.cqs.get(&id).is_some_and(|cq| cq.dropped && cq.attached == 0) {
             return;
         }
         if let Some(cq) = self.cqs.remove(&id) {
             cq.nic.cqs.fetch_sub(1, core::sync::atomic::Ordering::Relaxed);
-            // What a callback holds on to may want the lock when it is dropped.
+            // Drop the callbacks later, without the lock: their destructors may take it.
             let nic = cq.nic.clone();
             self.run_later(&nic, Box::new(move || drop(cq)));
         }

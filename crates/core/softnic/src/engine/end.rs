@@ -1,4 +1,4 @@
-//! The end of a connection, whichever side brings it about.
+//! The end of a connection, by either side.
 
 use crate::ids::ViId;
 use crate::medium::Medium;
@@ -9,20 +9,20 @@ use via::queue::Outcome;
 use via::state::{Event, IllegalTransition};
 use via::{AsyncError, ErrorCode, Status, ViState, WorkQueueKind};
 
-/// What the end of a connection does to the sends that are under way.
+/// Effect of a connection's end on sends in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// They are flushed.
+    /// All sends are flushed.
     Flush,
-    /// The one with that last item ends in that error, the others are flushed.
+    /// The send whose last item has this number ends in this error. The others are flushed.
     Number(u64, Status),
-    /// The first that is not done ends in that error, the others are flushed.
+    /// The first unfinished send ends in this error. The others are flushed.
     First(Status),
 }
 
 impl<M: Medium> World<M> {
-    /// An error of this end breaks the connection: the program is told, and the peer if there is
-    /// something to tell.
+    /// Breaks a connection after an error of this end. Reports the error to the program, and to the peer if `closing`
+    /// is given.
     pub(crate) fn break_vi(&mut self, id: ViId, cause: Cause, closing: Option<Closing>) {
         let Some(vi) = self.vis.get(&id).filter(|vi| vi.state == ViState::Connected) else {
             return;
@@ -35,12 +35,12 @@ impl<M: Medium> World<M> {
         self.break_quietly(id, cause);
     }
 
-    /// Breaks a connection whose breaking has been reported already.
+    /// Breaks a connection without a report, because the error has been reported already.
     pub(crate) fn break_quietly(&mut self, id: ViId, cause: Cause) {
         self.broken(id, cause, Ended::Flush);
     }
 
-    /// The VI is in state ERROR from now on.
+    /// Puts the VI into state ERROR.
     fn broken(&mut self, id: ViId, cause: Cause, ended: Ended) {
         let Some(vi) = self.vis.get_mut(&id).filter(|vi| vi.state == ViState::Connected) else {
             return;
@@ -57,7 +57,7 @@ impl<M: Medium> World<M> {
         self.flush(id, WorkQueueKind::Recv);
     }
 
-    /// The peer has ended the connection. Its end is gone by now.
+    /// Processes the end of a connection by the peer. The connection's end has been removed before.
     pub(crate) fn closed_by_peer(&mut self, id: ViId, closing: Closing) {
         let (cause, ended) = match closing {
             Closing::Disconnected => (Cause::PeerDisconnected, Ended::Flush),
@@ -76,7 +76,7 @@ impl<M: Medium> World<M> {
         self.lost(id, cause, ended);
     }
 
-    /// Packets are not answered any more.
+    /// Ends a connection whose peer does not answer any more.
     pub(crate) fn hopeless(&mut self, id: EndId) {
         let Some(conn) = self.conns.remove(&id) else { return };
         if let Some(vi) = conn.vi {
@@ -84,16 +84,16 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// The other end does not exist any more.
+    /// Processes the report that the peer's end does not exist.
     pub(crate) fn peer_gone(&mut self, id: EndId, from: M::Node) {
         match self.conns.get(&id) {
-            // Whether a connection that is not settled has come about, the answer's fate tells.
+            // Ignore it for an unsettled connection: only the fate of the answer tells whether that connection exists.
             Some(conn) if conn.peer_node == from && conn.unsettled.is_none() => self.hopeless(id),
             _ => self.counters.strangers += 1,
         }
     }
 
-    /// The connection is lost, not by this end's doing.
+    /// Ends a connection that was lost without a cause at this end.
     fn lost(&mut self, id: ViId, cause: Cause, ended: Ended) {
         let Some(vi) = self.vis.get(&id).filter(|vi| vi.state == ViState::Connected) else {
             return;
@@ -103,7 +103,7 @@ impl<M: Medium> World<M> {
         self.broken(id, cause, ended);
     }
 
-    /// The program disconnects.
+    /// Disconnects a VI for the program.
     pub(crate) fn disconnect(&mut self, id: ViId) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         vi.cause = None;
@@ -113,7 +113,7 @@ impl<M: Medium> World<M> {
             let error = IllegalTransition { state: ViState::Idle, event: Event::Accepted };
             self.finish(id, Err(ConnectError::State(error)));
         } else {
-            // Possible in every state.
+            // Every state allows this event.
             vi.state = vi.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
         }
         if let Some(conn) = conn {
@@ -124,7 +124,7 @@ impl<M: Medium> World<M> {
         self.flush(id, WorkQueueKind::Recv);
     }
 
-    /// Sends that have been acknowledged are done well, the rest badly.
+    /// Completes all sends: acknowledged ones successfully, the others with an error.
     fn flush_sends(&mut self, id: ViId, ended: Ended) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         vi.waiting.clear();
@@ -147,7 +147,7 @@ impl<M: Medium> World<M> {
         self.flush(id, WorkQueueKind::Send);
     }
 
-    /// Whatever is not done is done with.
+    /// Flushes all descriptors that are not done.
     pub(crate) fn flush(&mut self, id: ViId, kind: WorkQueueKind) {
         while let Some(vi) = self.vis.get_mut(&id)
             && let Some(at) = vi.queue(kind).work.front()

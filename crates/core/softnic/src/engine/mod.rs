@@ -1,7 +1,7 @@
-//! What VIs, connections and completion queues do when something happens to them.
+//! The work of VIs, connections and completion queues.
 //!
-//! All of it runs under the world's lock, and waits for nothing: what is to happen later is a
-//! packet or a timer, and callbacks are left to the thread that holds the lock, which runs them afterwards.
+//! All code here runs under the world's lock and never waits. Later work is a packet or a timer. Callbacks are queued,
+//! and the thread that holds the lock runs them after it has released the lock.
 
 mod conn;
 mod cq;

@@ -1,4 +1,4 @@
-//! Messages whose bytes the medium moves: `crate::moving` says how.
+//! Messages whose bytes the medium moves; see `crate::moving`.
 
 use crate::access::Access;
 use crate::card::Card;
@@ -13,21 +13,21 @@ use std::sync::Arc;
 use via::descriptor::Segments;
 use via::{DataSegment, MemHandle, Memory, Status};
 
-/// Messages of one connection that are moved at a time.
+/// Largest number of messages that one connection moves at once.
 const AHEAD: usize = 16;
 
-/// What comes of an announcement.
+/// Result of an announcement.
 enum Begun {
-    /// Its bytes are on their way.
+    /// The medium moves the bytes.
     Moving,
-    /// What is to become of it turns out when those before it are in place.
+    /// The decision must wait until the messages before it are in place.
     Later,
-    /// It cannot be placed.
+    /// The bytes cannot be placed.
     Refused(Status),
 }
 
 impl Access<'_> {
-    /// The parts of memory that segments name.
+    /// Returns the parts of memory that segments refer to.
     fn spans(&self, data: &[DataSegment], key: impl Fn(u32) -> Option<u64>) -> Option<Vec<Span>> {
         let used = data.iter().filter(|segment| segment.length > 0);
         let span = |segment: &DataSegment| {
@@ -46,12 +46,12 @@ fn regions(data: &[DataSegment]) -> SmallVec<[u32; 4]> {
     data.iter().map(|segment| segment.handle).collect()
 }
 
-/// All of some memory.
+/// Returns a span of all of `memory`.
 fn whole(memory: &Memory, len: u32) -> Vec<Span> {
     vec![Span { memory: memory.clone(), at: 0, len, key: None }]
 }
 
-/// A copy of what segments name.
+/// Copies the bytes of segments.
 fn copied(access: &Access<'_>, data: &[DataSegment]) -> Option<Memory> {
     let mut bytes = vec![0; data.iter().map(|segment| segment.length as usize).sum()];
     access.gather(data, &mut bytes).ok()?;
@@ -61,7 +61,7 @@ fn copied(access: &Access<'_>, data: &[DataSegment]) -> Option<Memory> {
 }
 
 impl Lending {
-    /// Copies the bytes, if they lie in memory of one region, or in any.
+    /// Copies the bytes, if part of them lies in `region`, or in any case if `region` is `None`.
     pub(crate) fn keep(&mut self, access: &Access<'_>, region: Option<MemHandle>) {
         let Lending::Segments(data) = self else { return };
         if region.is_none_or(|region| data.iter().any(|it| it.handle == region.raw()))
@@ -73,13 +73,13 @@ impl Lending {
 }
 
 impl<M: Medium> World<M> {
-    /// Whether the medium moves a message of that length to the other end of a connection.
+    /// Returns true if the medium moves messages of this length to the peer.
     pub(crate) fn moves(&self, conn: EndId, length: u32) -> bool {
         let node = self.conns.get(&conn).map(|conn| conn.peer_node);
         node.and_then(|node| self.net.moves_from(node)).is_some_and(|least| length >= least.max(1))
     }
 
-    /// Announces a message; the number of its item.
+    /// Announces a message. Returns the number of its item.
     pub(crate) fn announce(
         &mut self,
         conn: EndId,
@@ -96,7 +96,8 @@ impl<M: Medium> World<M> {
         Some(number)
     }
 
-    /// The other side's memory is ready for an announced message, which it calls `ticket`.
+    /// Starts to send an announced message. The peer's memory is ready, and the peer's medium calls the message
+    /// `ticket`.
     pub fn ready(&mut self, from: M::Node, (own, peer): (EndId, EndId), number: u64, ticket: u64) {
         if self.dispatch(from, (own, peer), number, ticket).is_none() {
             self.counters.strangers += 1;
@@ -136,7 +137,8 @@ impl<M: Medium> World<M> {
         Some(())
     }
 
-    /// The next item is an announcement: has its bytes moved to their place, if it has one. False if nothing can follow yet.
+    /// Processes an announcement, which is the next item: has the medium move its bytes into place. Returns false if no
+    /// later item can be processed yet.
     pub(crate) fn announced(&mut self, vi: ViId, id: EndId, part: &Part<()>) -> bool {
         let begun = self.begin_move(vi, id, part);
         let Some(conn) = self.conns.get_mut(&id) else { return false };
@@ -193,10 +195,10 @@ impl<M: Medium> World<M> {
         Begun::Moving
     }
 
-    /// The medium is through with a move; whether all bytes are where they were to go.
+    /// Ends a move. `is_done` says whether all bytes are in place.
     pub fn moved(&mut self, id: MoveId, is_done: bool) {
         let Some(it) = self.moving.remove(&id) else { return };
-        // A thread may wait for the memory to be free.
+        // A thread may be waiting to free the memory.
         self.news = true;
         let is_open = self.conns.get(&it.conn).is_some_and(|conn| conn.vi == Some(it.vi));
         if !is_open {
@@ -226,7 +228,7 @@ impl<M: Medium> World<M> {
         self.push_sends(id);
     }
 
-    /// The bytes of a message are in their place, or cannot be: it is delivered when those before it are.
+    /// Records that a message's bytes are in place, or cannot be. Delivers all messages at the front that are in place.
     fn placed(&mut self, id: EndId, number: u64, placed: Result<(), Status>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if let Some(coming) = conn.coming.iter_mut().find(|it| it.number == number) {
@@ -247,17 +249,17 @@ impl<M: Medium> World<M> {
             self.message(vi, id, number, Arrived { operation, immediate, length: total, bytes });
         }
         self.take_items(id);
-        // The sender has its memory back with this.
+        // The acknowledgement lets the sender's program use its memory again.
         self.pay(id);
         self.transmit(id);
     }
 
-    /// Whether bytes are moved from or to a region.
+    /// Returns true if bytes are being moved from or to a region.
     pub(crate) fn moves_region(&self, nic: &Arc<Card<M::Node>>, handle: MemHandle) -> bool {
         self.moving.values().any(|it| it.uses(nic, handle))
     }
 
-    /// Whether bytes are moved for a VI.
+    /// Returns true if bytes are being moved for a VI.
     pub(crate) fn moves_for(&self, vi: ViId) -> bool {
         self.moving.values().any(|it| it.vi == vi && !it.regions.is_empty())
     }

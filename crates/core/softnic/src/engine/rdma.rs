@@ -1,4 +1,4 @@
-//! The peer's RDMA, at its target.
+//! The peer's RDMA operations, at their target.
 
 use crate::ids::ViId;
 use crate::medium::Medium;
@@ -11,11 +11,11 @@ use via::queue::Outcome;
 use via::{AsyncError, Control, ErrorCode, Status, WorkQueueKind};
 
 impl<M: Medium> World<M> {
-    /// An RDMA write has come. `number` is that of its last item.
+    /// Processes an RDMA write. `number` is the number of its last item.
     pub(crate) fn written(&mut self, id: ViId, conn: EndId, number: u64, message: &Arrived) {
         let Some(vi) = self.vis.get(&id) else { return };
         if matches!(message.bytes, Bytes::Placed) {
-            // There in any case: a program that looks at the memory sees it without a call.
+            // Wake waiting threads: a program may see the write by polling its memory.
             self.news = true;
             if message.immediate.is_some() {
                 self.receive_immediate(id, conn, number, message);
@@ -29,7 +29,7 @@ impl<M: Medium> World<M> {
         self.deny(id, conn, number, Control::OP_RDMAWRITE);
     }
 
-    /// An RDMA read has come: its answer is sent, in parts.
+    /// Processes an RDMA read: sends the answer in parts.
     pub(crate) fn serve_read(
         &mut self,
         id: ViId,
@@ -66,7 +66,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Nothing has been touched: the program is told, and a reliable connection breaks.
+    /// Refuses an RDMA without accessing memory: reports an error, and breaks a reliable connection.
     fn deny(&mut self, id: ViId, conn: EndId, number: u64, operation: Control) {
         let Some(vi) = self.vis.get(&id) else { return };
         let code = match operation {

@@ -1,4 +1,4 @@
-//! The receive queue: messages meet descriptors.
+//! The receive queue: matches messages to descriptors.
 
 use crate::ids::ViId;
 use crate::medium::Medium;
@@ -9,7 +9,7 @@ use via::queue::Outcome;
 use via::{AsyncError, ErrorCode, Reliability, Status, WorkQueueKind};
 
 impl<M: Medium> World<M> {
-    /// A message has come that is for a posted receive. `number` is that of its last item.
+    /// Processes a message that needs a posted receive. `number` is the number of its last item.
     pub(crate) fn receive(&mut self, id: ViId, conn: EndId, number: u64, message: &Arrived) {
         let Some(vi) = self.vis.get(&id) else { return };
         let Some(front) = vi.recv.work.front() else {
@@ -33,8 +33,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// A receive is consumed by an RDMA write with immediate data, whose bytes are where they
-    /// belong already.
+    /// Completes a receive for an RDMA write with immediate data, whose bytes are already in place.
     pub(crate) fn receive_immediate(
         &mut self,
         id: ViId,
@@ -56,7 +55,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Nothing is posted: an unreliable message is dropped, a reliable connection breaks.
+    /// Processes a message without a posted receive: drops an unreliable message, or breaks a reliable connection.
     fn no_receive(&mut self, id: ViId, conn: EndId, number: u64) {
         let Some(vi) = self.vis.get(&id) else { return };
         if vi.is_reliable() {
@@ -68,18 +67,18 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// The receive itself is at fault, or too short.
+    /// Completes a receive that is invalid or too short with an error.
     fn bad_receive(&mut self, id: ViId, conn: EndId, number: u64, status: Status) {
         let level = self.vis.get(&id).map(|vi| vi.attributes.reliability);
         self.complete(id, WorkQueueKind::Recv, Outcome::error(Status::OP_RECEIVE | status));
         let cause = Cause::Descriptor(status);
         match level {
-            // The sender is told that its very message was not received.
+            // The sender gets an error for exactly this message.
             Some(Reliability::RELIABLE_RECEPTION) => {
                 self.refuse(conn, number);
                 self.break_vi(id, cause, Some(Closing::BadReceive(number)));
             }
-            // The message has been delivered; what became of it is this end's affair.
+            // The message has been delivered, so the error concerns only this end.
             Some(Reliability::RELIABLE_DELIVERY) => {
                 self.break_vi(id, cause, Some(Closing::Broke));
             }
@@ -87,7 +86,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Does not acknowledge the item of that number, nor any after it.
+    /// Never acknowledges the item `number`, nor any after it.
     pub(crate) fn refuse(&mut self, conn: EndId, number: u64) {
         if let Some(conn) = self.conns.get_mut(&conn) {
             conn.stream.refuse(number);

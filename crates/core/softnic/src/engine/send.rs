@@ -1,4 +1,4 @@
-//! The send queue: descriptors become messages, and are done in order.
+//! The send queue: turns descriptors into messages, and completes them in order.
 
 use crate::card::Card;
 use crate::ids::ViId;
@@ -13,11 +13,11 @@ use via::error::Cause;
 use via::queue::Outcome;
 use via::{Control, DescriptorAddress, MemHandle, Status, ViState, WorkQueueKind};
 
-/// Parts that are ready to be sent, before more descriptors are started.
+/// Number of parts that may wait to be sent before no more descriptors are started.
 const WAITING: usize = 1024;
 
 impl<M: Medium> World<M> {
-    /// Something has been posted.
+    /// Runs after a program has posted sends.
     pub(crate) fn doorbell(&mut self, id: ViId) {
         if let Some(vi) = self.vis.get_mut(&id) {
             vi.rung = false;
@@ -25,9 +25,9 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Starts what can be started.
+    /// Starts as many descriptors as possible.
     pub(crate) fn push_sends(&mut self, id: ViId) {
-        // What is done may make room for what waits.
+        // Repeat, because completed sends may make room for waiting ones.
         loop {
             while self.start_next(id) {}
             if !self.finish_sends(id) {
@@ -39,17 +39,17 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Starts the next descriptor; false if it has to wait, or there is none.
+    /// Starts the next descriptor. Returns false if there is none or it must wait.
     fn start_next(&mut self, id: ViId) -> bool {
         let Some(vi) = self.vis.get_mut(&id) else { return false };
         let (ViState::Connected, Some(conn)) = (vi.state, vi.conn) else { return false };
         let Some(&at) = vi.waiting.front() else { return false };
-        // As much as can go at once; the rest waits as descriptors, which take less room than parts.
+        // Limit the waiting parts: descriptors need less memory than parts.
         let waiting = self.conns.get(&conn).map_or(0, |conn| conn.stream.waiting());
         if waiting > WAITING.min(self.config.window as usize) {
             return false;
         }
-        // What follows an error is not started: the connection ends there.
+        // Do not start descriptors after an error, because the connection ends there.
         if vi.started.iter().any(|s| matches!(s.progress, Progress::Failed(_))) {
             return false;
         }
@@ -75,10 +75,11 @@ impl<M: Medium> World<M> {
         true
     }
 
-    /// Starts one descriptor: the number of its last item, how far it is, and whether the medium has to move its bytes.
+    /// Starts one descriptor. Returns the number of its last item, its progress, and whether the medium must move its
+    /// bytes.
     ///
     /// # Errors
-    /// The status that it ends in.
+    /// The descriptor's final status.
     fn start(
         &mut self,
         id: ViId,
@@ -94,11 +95,11 @@ impl<M: Medium> World<M> {
         let kind = match (work.control.operation(), work.remote) {
             (Control::OP_RDMAREAD, Some(remote)) => {
                 if !reliable {
-                    // No answer is certain to arrive.
+                    // The answer might be lost.
                     return Err(Status::FORMAT_ERROR);
                 }
                 if !vi.attributes.enable_rdma_read {
-                    // Both ends must want it.
+                    // Both ends must enable RDMA reads.
                     return Err(Status::RDMA_PROT_ERROR);
                 }
                 vi.access().check(&work.data)?;
@@ -144,7 +145,7 @@ impl<M: Medium> World<M> {
         Ok((message, Progress::Done, false))
     }
 
-    /// The far side has everything before that number.
+    /// Processes an acknowledgement of all items before `ack`.
     pub(crate) fn sends_acked(&mut self, id: ViId, ack: u64) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         for started in &mut vi.started {
@@ -155,7 +156,7 @@ impl<M: Medium> World<M> {
         self.push_sends(id);
     }
 
-    /// The answer to the RDMA read of that number is here.
+    /// Processes the answer to the RDMA read with this number.
     pub(crate) fn read_done(&mut self, id: ViId, read: u64, bytes: &Bytes) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         let this = |s: &Started| s.last == read && matches!(s.progress, Progress::Reading(_));
@@ -167,12 +168,10 @@ impl<M: Medium> World<M> {
         self.push_sends(id);
     }
 
-    /// Tells the program of the descriptors that are done, up to the first that is not; whether
-    /// there were any.
+    /// Completes descriptors up to the first unfinished one. Returns true if there were any.
     fn finish_sends(&mut self, id: ViId) -> bool {
         let mut any = false;
-        // Looked up afresh each time: a completion may find its completion queue full, which
-        // breaks the connection.
+        // Look the VI up each time: a completion may overflow its completion queue, which breaks the connection.
         while let Some(vi) = self.vis.get_mut(&id)
             && let Some(Started {
                 progress: Progress::Done | Progress::Failed(_),
@@ -200,7 +199,7 @@ impl<M: Medium> World<M> {
         any
     }
 
-    /// Copies what is to be sent from a region yet, whose program has the memory back then.
+    /// Copies unsent bytes out of a region, before the program gets the memory back.
     pub(crate) fn keep_region(&mut self, nic: &Arc<Card<M::Node>>, handle: MemHandle) {
         for conn in
             self.conns.iter_mut().filter(|it| it.stream.backlog() > 0 || !it.announced.is_empty())
@@ -212,7 +211,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// What a posted descriptor's operation is, as far as its memory still says.
+    /// Returns the operation of a posted descriptor, if its memory is still registered.
     pub(crate) fn posted_operation(&self, id: ViId, at: DescriptorAddress) -> Status {
         let control = self.vis.get(&id).and_then(|vi| vi.access().descriptor(at, |d| d.control()));
         control.map_or(Status::OP_SEND, Control::operation_status)

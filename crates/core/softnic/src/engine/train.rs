@@ -1,12 +1,12 @@
-//! Frames that come together, of which most carry the next part of one message.
+//! Processes frames that arrive together, most of which carry consecutive parts of one message.
 
 use crate::medium::Medium;
 use crate::world::World;
 use sovia_link::wire::{EndId, Packet, Train};
 
 impl<M: Medium> World<M> {
-    /// Frames have come that the network has joined: each has `segment` bytes, but for the last one, which may have less. As
-    /// [`World::frame`] for each.
+    /// Processes frames that the network has joined. Each frame has `segment` bytes, and the last may be shorter.
+    /// Equivalent to [`World::frame`] for each.
     pub fn frames(&mut self, from: M::Node, at: M::Node, bytes: &[u8], segment: usize) {
         if bytes.is_empty() {
             return self.frame(from, at, bytes);
@@ -29,8 +29,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Takes the frames that carry on with the message of the one that was taken last, as far as they are what comes next and
-    /// do not end it.
+    /// Fast path: processes frames that continue the last frame's message in order and do not end it.
     fn follow<'a>(
         &mut self,
         from: M::Node,

@@ -1,4 +1,4 @@
-//! How a VI's descriptors are posted and done.
+//! Posting and completing a VI's descriptors.
 
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
@@ -40,7 +40,7 @@ impl<M: Medium> World<M> {
         Ok(())
     }
 
-    /// The oldest descriptor of a queue is done.
+    /// Completes the oldest descriptor of a queue.
     pub(crate) fn complete(&mut self, id: ViId, kind: WorkQueueKind, mut outcome: Outcome) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         let Some(at) = vi.queue(kind).work.front() else { return };
@@ -61,7 +61,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Gives descriptors that are done to callbacks that want them.
+    /// Passes completed descriptors to waiting callbacks.
     pub(crate) fn hand_out(&mut self, id: ViId, kind: WorkQueueKind) {
         loop {
             let Some(vi) = self.vis.get_mut(&id) else { return };

@@ -11,10 +11,10 @@ use via::state::Event;
 use via::{NetAddress, ViAttributes, ViState};
 
 impl<M: Medium> World<M> {
-    /// Begins to connect an idle VI. What becomes of it is told by `outcome`.
+    /// Begins to connect an idle VI. The VI's `outcome` gets the result.
     ///
     /// # Errors
-    /// [`ConnectError::State`], and [`ConnectError::NotReachable`] where the network is gone.
+    /// [`ConnectError::State`], and [`ConnectError::NotReachable`] if the network has failed.
     pub(crate) fn begin(
         &mut self,
         id: ViId,
@@ -30,7 +30,7 @@ impl<M: Medium> World<M> {
         };
         let state = vi.state.after(Event::Request)?;
         if vi.conn.is_some() {
-            // An acceptance is under way.
+            // The VI is accepting another request.
             return Err(ViState::Connected.after(Event::Request).map_or_else(Into::into, |_| {
                 ConnectError::InvalidParameter("the VI is being connected")
             }));
@@ -66,7 +66,7 @@ impl<M: Medium> World<M> {
         Ok(())
     }
 
-    /// Sends a request.
+    /// Sends a new request.
     pub(crate) fn request(&mut self, id: ViId) {
         let request = self.net.name();
         let Some(vi) = self.vis.get_mut(&id) else { return };
@@ -90,7 +90,7 @@ impl<M: Medium> World<M> {
         self.request_again(request);
     }
 
-    /// An attempt is over.
+    /// Ends an attempt with a result.
     pub(crate) fn finish(&mut self, id: ViId, result: Result<ViAttributes, ConnectError>) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         let Some(mut attempt) = vi.attempt.take() else { return };
@@ -108,12 +108,12 @@ impl<M: Medium> World<M> {
             attempt.request.and_then(|request| self.outgoing.remove(&request))
             && let Some(request) = attempt.request
         {
-            // If it is lost, the answer will find no request.
+            // If this frame is lost, the peer's answer finds no request, and the requester reports that.
             self.send(node, to, Word::Meeting(Meeting::Cancel { request }));
         }
     }
 
-    /// An attempt's time is over, if it is still that one.
+    /// Ends attempt `number` because its time is over, if it is still the current attempt.
     pub(crate) fn expire_attempt(&mut self, id: ViId, number: u64) {
         let vi = self.vis.get(&id);
         if vi.and_then(|vi| vi.attempt.as_ref()).is_some_and(|a| a.number == number) {
@@ -121,7 +121,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Gives an attempt up whose time is over.
+    /// Ends the VI's attempt if its time is over.
     pub(crate) fn expire(&mut self, id: ViId) {
         let deadline = self.vis.get(&id).and_then(|vi| vi.attempt.as_ref()).map(|a| a.deadline);
         if deadline.is_some_and(|deadline| self.is_past(deadline)) {
@@ -131,7 +131,8 @@ impl<M: Medium> World<M> {
 
     fn time_out(&mut self, id: ViId) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
-        // A peer that has been accepted but does not know it yet is not connected in time.
+        // The VI may have accepted a peer's request that the peer has not confirmed. Such a connection is not
+        // established in time.
         if let Some(conn) = vi.conn.take() {
             self.close(conn, Closing::Disconnected);
         }

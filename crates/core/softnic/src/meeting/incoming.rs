@@ -1,4 +1,4 @@
-//! Requests at the side that is asked.
+//! Requests at the accepting side.
 
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
@@ -8,10 +8,10 @@ use sovia_link::wire::{Answer, EndId, Meeting, Request, Word};
 use via::connection::{Acceptor, Step};
 use via::error::ConnectError;
 
-/// Requests that are remembered, so that a late duplicate of one is not taken for another.
+/// Largest number of remembered requests. The memory keeps a late duplicate from counting as a new request.
 const REMEMBERED: usize = 1 << 16;
 
-/// How a requester is told.
+/// Returns the answer that gives a reason for a refusal.
 fn refusal(why: &ConnectError) -> Answer {
     match why {
         ConnectError::Reliability => Answer::Reliability,
@@ -25,7 +25,7 @@ impl<M: Medium> World<M> {
         self.send(from, to, Word::Meeting(meeting));
     }
 
-    /// A request has come, or comes again.
+    /// Processes a request, which may be a duplicate.
     pub(crate) fn requested(&mut self, at: M::Node, from: M::Node, request: Request) {
         let id = request.id;
         if let Some(known) = self.incoming.get(&id) {
@@ -41,7 +41,7 @@ impl<M: Medium> World<M> {
             return self.say(at, from, again);
         }
         if self.asked.len() >= REMEMBERED && !self.forget() {
-            // It will be repeated.
+            // The requester will repeat the request.
             return;
         }
         self.asked.push_back(id);
@@ -80,8 +80,8 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Forgets the oldest request of which nothing is to come any more; false if something is to come of all. Looks at
-    /// a bounded number of them.
+    /// Forgets the oldest request that needs no more work. Returns false if all need work. Checks a limited number of
+    /// requests.
     fn forget(&mut self) -> bool {
         for _ in 0..64 {
             let Some(oldest) = self.asked.pop_front() else { return true };
@@ -96,7 +96,7 @@ impl<M: Medium> World<M> {
         false
     }
 
-    /// The requester has given up.
+    /// Processes the requester's cancellation.
     pub(crate) fn cancelled(&mut self, from: M::Node, id: EndId) {
         let asked = self.incoming.get_mut(&id).filter(|i| i.is_open() && i.from == from);
         let Some(incoming) = asked else { return };
@@ -109,7 +109,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Refuses a request, if it is still open.
+    /// Refuses a request, if it still waits for an answer.
     pub(crate) fn turn_away(&mut self, id: EndId) {
         let Some(incoming) = self.incoming.get_mut(&id).filter(|i| i.is_open()) else { return };
         if let Some(why) = incoming.acceptor.refuse() {
@@ -117,7 +117,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Answers a request for good.
+    /// Sets the final answer to a request, and sends it.
     fn answer(&mut self, id: EndId, answer: Answer) {
         if let Some(incoming) = self.incoming.get_mut(&id) {
             incoming.answer = Some(answer);
@@ -125,7 +125,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Sends the answer, and again later if the requester has not said by then that it has it.
+    /// Sends the answer, and repeats it later if the requester has not confirmed it.
     pub(crate) fn answer_again(&mut self, id: EndId) {
         let timing = self.config.timing;
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
@@ -140,7 +140,7 @@ impl<M: Medium> World<M> {
         self.net.set_timer(self.net.now().after(wait), Timer(Purpose::Answer(id)));
     }
 
-    /// Sends the answer once, if the requester has not said that it has it.
+    /// Sends the answer once, if the requester has not confirmed it.
     pub(crate) fn send_answer(&mut self, id: EndId) {
         let Some(incoming) = self.incoming.get(&id) else { return };
         if let (Some(answer), false) = (incoming.answer, incoming.told) {
@@ -148,12 +148,12 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Accepts a request with a VI that is neither connected nor about to be. The connection
-    /// comes about when the requester is heard of.
+    /// Accepts a request with a VI that is neither connected nor connecting. The connection is established when the
+    /// requester confirms the answer.
     ///
     /// # Errors
-    /// Where the two do not match: a peer is told so, another request is left for another VI.
-    /// [`ConnectError::Timeout`] where the requester has given up.
+    /// The mismatch, if the two VIs do not match. A peer gets it as the answer; a client's request stays open for
+    /// another VI. [`ConnectError::Timeout`] if the requester has given up.
     pub(crate) fn accept(&mut self, id: EndId, vi: ViId) -> Result<(), ConnectError> {
         let incoming = self.incoming.get_mut(&id).filter(|i| i.is_open());
         let (Some(incoming), Some(core)) = (incoming, self.vis.get(&vi)) else {
@@ -179,7 +179,7 @@ impl<M: Medium> World<M> {
         Ok(())
     }
 
-    /// The requester says that it has the answer.
+    /// Processes the requester's confirmation of the answer.
     pub(crate) fn settled(&mut self, from: M::Node, id: EndId, connected: bool) {
         let Some(incoming) = self.incoming.get(&id).filter(|incoming| incoming.from == from) else {
             self.counters.strangers += 1;
@@ -189,27 +189,27 @@ impl<M: Medium> World<M> {
             && incoming.settled == Some(false)
             && let Some(answer) = incoming.answer
         {
-            // It has an answer of before.
+            // The requester has confirmed an outdated answer.
             return self.say(incoming.node, from, Meeting::Answer { request: id, answer });
         }
         self.settle(id, connected);
     }
 
-    /// The program has ended what it had accepted, before it was known whether the requester has heard of that. It is told so until it says
-    /// that it knows: it may have asked for as long as nothing was heard, and asks no more.
+    /// Takes back an acceptance whose answer the requester has not confirmed, because the program has ended the
+    /// connection. Repeats the new answer until the requester confirms it: the requester may have stopped asking.
     pub(crate) fn take_back(&mut self, id: EndId) {
         self.decide(id, false);
         self.send_answer(id);
     }
 
-    /// The requester has the answer, or never will.
+    /// Records that the requester has the answer, or will never have it.
     pub(crate) fn settle(&mut self, id: EndId, connected: bool) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         incoming.told |= incoming.answer.is_some();
         self.decide(id, connected);
     }
 
-    /// Whether a connection comes of an answer, if that is not known yet.
+    /// Decides whether an answer leads to a connection, if that is still open.
     fn decide(&mut self, id: EndId, connected: bool) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };

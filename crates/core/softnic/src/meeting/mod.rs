@@ -1,9 +1,10 @@
-//! How VIs find each other: requests and answers, and peers.
+//! The rendezvous of VIs: requests and answers, and peers.
 //!
-//! A request is repeated until the far NIC says something; an answer, until the requester has
-//! settled it. Both are named by the requester's end of the connection to be. Peers are the same
-//! thing with the roles dealt out by their addresses: the smaller requests, the larger accepts by
-//! itself, and pokes the smaller when it is there, which may have come too early.
+//! The requester repeats a request until the acceptor's NIC replies. The acceptor repeats an answer until the requester
+//! confirms it. The name of the requester's end of the future connection identifies both. Peers use the same frames,
+//! and their addresses give them their roles. The peer with the smaller address sends the request. The peer with the
+//! larger address accepts without a call of its program. The same peer pokes the other peer when it begins to wait,
+//! because an earlier request may have come too early.
 
 mod attempt;
 mod incoming;
@@ -17,14 +18,15 @@ use crate::world::World;
 use sovia_link::wire::Meeting;
 use via::{Reliability, ViAttributes};
 
-/// Attributes as the far side is told them: a tag means nothing there.
+/// Returns attributes to send to the peer, without the protection tag, which means nothing there.
 pub(crate) fn told(attributes: ViAttributes) -> ViAttributes {
     debug_assert!(Reliability::all().contains(attributes.reliability));
     ViAttributes { ptag: None, ..attributes }
 }
 
 impl<M: Medium> World<M> {
-    /// Whether a node speaks of itself, where it speaks of a peer's address: peers find each other by nothing else.
+    /// Returns true unless a node claims another node's address in a frame between peers. Peers identify each other
+    /// only by address.
     fn is_own_address(&self, from: M::Node, meeting: &Meeting) -> bool {
         let address = match meeting {
             Meeting::Request(request) if request.peer => &request.local,
@@ -35,7 +37,7 @@ impl<M: Medium> World<M> {
         self.net.find(&address.host) == Some(from)
     }
 
-    /// A message about a connection that is to be has arrived.
+    /// Processes a frame of the rendezvous.
     pub(crate) fn meeting(&mut self, at: M::Node, from: M::Node, meeting: Meeting) {
         if !self.is_own_address(from, &meeting) {
             self.counters.strangers += 1;

@@ -1,4 +1,4 @@
-//! What a network finds out about a node, and what that means for all that is under way with it.
+//! Effects of a node's loss or return on connections and requests.
 
 use crate::medium::Medium;
 use crate::world::World;
@@ -6,7 +6,7 @@ use sovia_link::wire::{Answer, EndId};
 use via::error::ConnectError;
 
 impl<M: Medium> World<M> {
-    /// A node is gone for good, and never sends or takes anything again: its connections are lost, and requests to it are over.
+    /// Handles the permanent loss of a node: its connections are lost, and requests to it fail.
     pub fn node_lost(&mut self, node: M::Node) {
         self.end_with(node);
         for id in self.requests_to(node) {
@@ -16,8 +16,8 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// No NIC is at a node's address at present: connections are lost, and requests find no program that waits. Peers look for each other
-    /// until their time is over: the other one may come yet.
+    /// Handles a node without a NIC: its connections are lost, and requests to it find no waiting program. Peers
+    /// continue to look for each other until their time is over, because the other NIC may still be opened.
     pub fn node_absent(&mut self, node: M::Node) {
         self.end_with(node);
         for id in self.requests_to(node) {
@@ -27,13 +27,13 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// A node is there, and what was sent to it may be lost: says once more what would be said again later only.
+    /// Handles the return of a node: repeats requests and answers at once, because earlier ones may be lost.
     pub fn node_found(&mut self, node: M::Node) {
         self.requests_to(node).into_iter().for_each(|id| self.send_request(id));
         self.asked_by(node).into_iter().for_each(|id| self.send_answer(id));
     }
 
-    /// Ends the connections to a node, and what it has asked for.
+    /// Ends the connections to a node, and the requests from it.
     fn end_with(&mut self, node: M::Node) {
         let lost = self.conns.iter_named().filter(|(_, it)| it.peer_node == node);
         let lost: Vec<_> = lost.map(|(id, _)| id).collect();

@@ -1,4 +1,4 @@
-//! Requests at the side that asks.
+//! Requests at the requesting side.
 
 use crate::medium::{Medium, Purpose, Timer};
 use crate::world::{Outgoing, Role, World};
@@ -6,7 +6,7 @@ use sovia_link::wire::{Answer, Closing, EndId, Meeting, Word};
 use via::error::ConnectError;
 
 impl<M: Medium> World<M> {
-    /// Sends a request, and again later if nothing is heard of it.
+    /// Sends a request, and repeats it later if there is no reply.
     pub(crate) fn request_again(&mut self, id: EndId) {
         let timing = self.config.timing;
         let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
@@ -32,7 +32,7 @@ impl<M: Medium> World<M> {
         self.send(node, to, packet);
     }
 
-    /// A program has the request.
+    /// Notes that a program has the request and will answer.
     pub(crate) fn request_pending(&mut self, from: M::Node, id: EndId) {
         let Some(outgoing) = self.outgoing.get_mut(&id).filter(|asked| asked.to == from) else {
             self.counters.strangers += 1;
@@ -46,7 +46,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// A request's answer has come, for the first time or again.
+    /// Processes an answer to a request, which may be a duplicate.
     pub(crate) fn answered(&mut self, at: M::Node, from: M::Node, id: EndId, answer: Answer) {
         let accepted = matches!(answer, Answer::Accepted { .. });
         if self.outgoing.get(&id).is_some_and(|asked| asked.to != from) {
@@ -61,7 +61,7 @@ impl<M: Medium> World<M> {
             && conn.peer_node == from
             && conn.unsettled.is_none()
         {
-            // It was accepted, and that was taken back.
+            // The acceptor has taken back its acceptance.
             let vi = conn.vi;
             self.conns.remove(&id);
             if let Some(vi) = vi {
@@ -91,7 +91,8 @@ impl<M: Medium> World<M> {
                 let core = self.vis.get_mut(&vi);
                 let attempt = core.and_then(|vi| vi.attempt.as_mut());
                 if let Some(attempt) = attempt.filter(|attempt| attempt.role == Role::Asking) {
-                    // The peer is not there yet. It will say when it is, or has said already.
+                    // The peer does not wait yet. The peer pokes this end when it begins to wait, or has done so
+                    // already.
                     attempt.request = None;
                     if attempt.again {
                         self.request(vi);

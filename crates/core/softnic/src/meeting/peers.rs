@@ -1,4 +1,4 @@
-//! How VIs that look for each other meet.
+//! The rendezvous of VIs that look for each other.
 
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
@@ -9,7 +9,7 @@ use via::state::Event;
 use via::{NetAddress, ViState};
 
 impl<M: Medium> World<M> {
-    /// The VI that a peer's request is for.
+    /// Returns the VI for which a peer's request is meant.
     pub(crate) fn peer_for(&mut self, request: &Request) -> Option<ViId> {
         let vis = self.peers.between(&request.remote, &request.local);
         vis.iter().for_each(|&vi| self.expire(vi));
@@ -19,14 +19,14 @@ impl<M: Medium> World<M> {
         vis.into_iter().find(free)
     }
 
-    /// Accepts a peer's request in the program's name.
+    /// Accepts a peer's request without a call of the program.
     pub(crate) fn accept_peer(&mut self, request: EndId, vi: ViId) {
         if let Err(error) = self.accept(request, vi) {
             self.finish(vi, Err(error));
         }
     }
 
-    /// An acceptance by a VI is settled: the VI is connected, or as it was before.
+    /// Ends an acceptance by a VI: the VI is connected, or returns to its earlier state.
     pub(crate) fn accepted(&mut self, id: ViId, connected: bool, request: Option<Request>) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         if !connected {
@@ -42,7 +42,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Says to the peer that it may ask, and again later if it has not noticed.
+    /// Pokes the peer, so that it sends a request. Repeats the poke if the peer does not acknowledge it.
     pub(crate) fn poke_again(&mut self, id: ViId, number: u64) {
         let config = self.config;
         let Some(vi) = self.vis.get_mut(&id) else { return };
@@ -57,7 +57,7 @@ impl<M: Medium> World<M> {
         self.net.set_timer(at, Timer(Purpose::Poke(id, number)));
     }
 
-    /// A peer is there that can be asked.
+    /// Processes a poke: the peer accepts requests now.
     pub(crate) fn poked(
         &mut self,
         at: M::Node,
@@ -72,7 +72,7 @@ impl<M: Medium> World<M> {
             if attempt.role != Role::Asking {
                 continue;
             }
-            // The request that is on its way may have come too early.
+            // The pending request may have come too early.
             attempt.again = true;
             if attempt.request.is_none() {
                 self.request(id);
@@ -81,7 +81,7 @@ impl<M: Medium> World<M> {
         self.send(at, from, Word::Meeting(Meeting::Poked { local, remote }));
     }
 
-    /// The peer knows.
+    /// Processes the acknowledgement of a poke.
     pub(crate) fn poke_noticed(&mut self, local: &NetAddress, remote: &NetAddress) {
         for id in self.peers.between(local, remote) {
             if let Some(attempt) = self.vis.get_mut(&id).and_then(|vi| vi.attempt.as_mut()) {
@@ -90,7 +90,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Whether an acceptance is still open, and if not, how it ended.
+    /// Returns the result of an acceptance; `None` while it is open.
     pub(crate) fn acceptance(&self, request: EndId) -> Option<bool> {
         self.incoming.get(&request).map_or(Some(false), Incoming::acceptance)
     }

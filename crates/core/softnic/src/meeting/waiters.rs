@@ -7,7 +7,7 @@ use sovia_link::wire::EndId;
 use via::NetAddress;
 
 impl<M: Medium> World<M> {
-    /// Waits for a request to an address of a node.
+    /// Adds a wait for a request to an address of a node.
     pub(crate) fn add_waiter(&mut self, node: M::Node, address: NetAddress) -> WaiterId {
         let id = WaiterId(self.fresh());
         self.net.listen(&address, true);
@@ -15,21 +15,21 @@ impl<M: Medium> World<M> {
         id
     }
 
-    /// The longest waiting one at an address that has nothing yet.
+    /// Returns the longest waiting entry at an address that has no request yet.
     pub(crate) fn free_waiter(&mut self, node: M::Node, address: &NetAddress) -> Option<WaiterId> {
         let fits =
             |w: &Waiter<M::Node>| w.node == node && w.request.is_none() && w.address == *address;
         self.waiters.iter().find(|(_, waiter)| fits(waiter)).map(|(&id, _)| id)
     }
 
-    /// Takes the request that has come for one, which waits no more.
+    /// Takes the request of a wait, and ends the wait.
     pub(crate) fn take_request(&mut self, id: WaiterId) -> Option<EndId> {
         let request = self.waiters.get(&id)?.request?;
         self.forget_waiter(id);
         Some(request)
     }
 
-    /// Does not wait any more. A request that the program has not looked at is rejected.
+    /// Ends a wait. Rejects a request that the program has not taken.
     pub(crate) fn remove_waiter(&mut self, id: WaiterId) {
         if let Some(request) = self.forget_waiter(id) {
             self.turn_away(request);

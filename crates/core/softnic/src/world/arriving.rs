@@ -1,4 +1,4 @@
-//! A message that comes in parts, in order: each part goes to the memory where it belongs as it comes.
+//! A message that arrives in parts, in order. Each part goes directly to its memory.
 
 use crate::world::{Progress, Started, ViCore};
 use sovia_link::message::Message;
@@ -6,7 +6,7 @@ use sovia_link::wire::{Operation, Part, Payload};
 use via::descriptor::Segments;
 use via::{DataSegment, Status, WorkQueueKind};
 
-/// The message of a connection that is coming.
+/// The message that is currently arriving on a connection.
 #[derive(Debug)]
 pub(crate) struct Arriving {
     /// Bytes of the longest message.
@@ -14,7 +14,7 @@ pub(crate) struct Arriving {
     begun: Option<Begun>,
 }
 
-/// A message of which some parts have come.
+/// A message with some arrived parts.
 #[derive(Debug)]
 struct Begun {
     operation: Operation,
@@ -24,18 +24,18 @@ struct Begun {
     into: Target,
 }
 
-/// Where a message's bytes go.
+/// Destination of a message's bytes.
 #[derive(Debug)]
 enum Target {
-    /// To memory that the VI may use, whose segments have room for all of them.
+    /// Memory that the VI may use. The segments have room for all bytes.
     Memory(Segments),
-    /// Nowhere yet: no receive is posted, and there may be one when the last part comes.
+    /// A temporary buffer, because no receive is posted. The program may post a receive before the last part arrives.
     Buffer(Vec<u8>),
-    /// Nowhere: that is what becomes of the message.
+    /// No destination. The status is the message's result.
     Nowhere(Status),
 }
 
-/// A message all parts of which have come.
+/// A message whose parts have all arrived.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) operation: Operation,
@@ -44,24 +44,24 @@ pub(crate) struct Arrived {
     pub(crate) bytes: Bytes,
 }
 
-/// What has become of a message's bytes.
+/// State of a message's bytes.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    /// They are where they belong.
+    /// The bytes are in place.
     Placed,
-    /// They are to be placed.
+    /// The bytes must still be placed.
     Here(Vec<u8>),
-    /// They cannot be placed.
+    /// The bytes cannot be placed.
     Refused(Status),
 }
 
 impl Arriving {
-    /// For messages of up to `longest` bytes.
+    /// Accepts messages of up to `longest` bytes.
     pub(crate) fn new(longest: u32) -> Arriving {
         Arriving { longest, begun: None }
     }
 
-    /// Whether a part can be the next one.
+    /// Returns true if a part can be the next one.
     pub(crate) fn fits<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let of = (part.operation, part.immediate, part.total, part.start);
         part.total <= self.longest
@@ -72,12 +72,12 @@ impl Arriving {
             }
     }
 
-    /// Whether a part announces the next message, whose bytes come by themselves.
+    /// Returns true if a part announces the next message, whose bytes arrive separately.
     pub(crate) fn announces<B>(&self, part: &Part<B>) -> bool {
         part.start == 0 && part.total <= self.longest && self.begun.is_none()
     }
 
-    /// The next part, which fits, for that VI; returns the message if it was the last one.
+    /// Adds the next part, which must fit. Returns the message if this was its last part.
     pub(crate) fn add<N, B: Payload + AsRef<[u8]>>(
         &mut self,
         part: &Part<B>,
@@ -110,7 +110,7 @@ impl Arriving {
 }
 
 impl Arrived {
-    /// A message that has come whole, for that VI; `None` if it is longer than a message can be.
+    /// Places a complete message; `None` if it is longer than a message can be.
     pub(crate) fn whole<N>(message: &Message, vi: &ViCore<N>) -> Option<Arrived> {
         let Message { operation, immediate, ref bytes } = *message;
         let total = u32::try_from(bytes.len()).ok()?;
@@ -120,19 +120,20 @@ impl Arrived {
 }
 
 impl<N> ViCore<N> {
-    /// Where a message's bytes go whose first part that is.
+    /// Returns the destination of a message that begins with this part.
     fn target<B>(&self, part: &Part<B>) -> Target {
         if part.operation == Operation::Send && self.recv.work.front().is_none() {
-            // No page of it is touched before its bytes are there.
+            // The kernel provides no page of the buffer before its bytes arrive.
             return Target::Buffer(Vec::with_capacity(part.total as usize));
         }
         self.whereto(part.operation, part.total, 0).map_or_else(Target::Nowhere, Target::Memory)
     }
 
-    /// Where the bytes of a message go, of which so many that are not done yet meet receives before it.
+    /// Returns the segments for a message's bytes. `ahead` is the number of unfinished earlier messages that consume
+    /// receives.
     ///
     /// # Errors
-    /// What becomes of it where it has no place.
+    /// The result of the message, if it has no destination.
     pub(crate) fn whereto(
         &self,
         operation: Operation,
@@ -159,8 +160,8 @@ impl<N> ViCore<N> {
         }
     }
 
-    /// Places bytes that begin at byte `at` of their message. Rights are looked at for each part: the program may have changed
-    /// them since the one before.
+    /// Writes bytes from byte `at` of their message on. Checks the rights for each part, because the program may have
+    /// changed them since the previous part.
     fn place(
         &self,
         operation: Operation,
@@ -175,7 +176,7 @@ impl<N> ViCore<N> {
         access.put(segments, at as usize, bytes)
     }
 
-    /// The segments that the RDMA read of that number is for.
+    /// Returns the segments of the RDMA read with this number.
     fn reading(&self, read: u64) -> Option<&Segments> {
         self.started.iter().find_map(|it| match it {
             Started { last, progress: Progress::Reading(data), .. } if *last == read => Some(data),

@@ -1,11 +1,11 @@
-//! A VI that wants to be connected.
+//! A VI's attempt to connect.
 
 use crate::medium::Deadline;
 use sovia_link::wire::EndId;
 use via::NetAddress;
 use via::connection::{Model, Requester};
 
-/// What a VI does to be connected.
+/// An attempt of a VI to connect.
 #[derive(Debug)]
 pub(crate) struct Attempt<N> {
     pub(crate) number: u64,
@@ -14,24 +14,24 @@ pub(crate) struct Attempt<N> {
     pub(crate) remote: NetAddress,
     pub(crate) deadline: Deadline,
     pub(crate) role: Role,
-    /// How far it is.
+    /// State of the request.
     pub(crate) asked: Requester,
-    /// The request that it has sent.
+    /// The request that this attempt has sent.
     pub(crate) request: Option<EndId>,
-    /// Another request is to follow one that is not answered by a VI.
+    /// Set if another request must follow when the current one finds no VI.
     pub(crate) again: bool,
-    /// Pokes sent; none are to follow one that has been noticed.
+    /// Number of pokes sent; `None` if no more are needed.
     pub(crate) pokes: Option<u32>,
 }
 
-/// What it asks, if it asks.
+/// Role of the VI in the rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A server.
+    /// Requests from a server.
     Client,
-    /// A peer, which accepts by itself.
+    /// Requests from a peer, which accepts without a program's call.
     Asking,
-    /// A peer, which it expects to ask.
+    /// Waits for a peer's request.
     Asked,
 }
 

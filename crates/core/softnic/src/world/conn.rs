@@ -14,8 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use via::MemHandle;
 
-/// One end of a connection. It may outlive its VI's interest in it, until the other end knows
-/// that it is over.
+/// One end of a connection. The end may outlive its VI's interest, until the peer knows that the connection is over.
 #[derive(Debug)]
 pub(crate) struct Conn<N> {
     pub(crate) node: N,
@@ -23,36 +22,36 @@ pub(crate) struct Conn<N> {
     pub(crate) peer: EndId,
     /// The VI, until the connection is over for this end.
     pub(crate) vi: Option<ViId>,
-    /// The VI that it was made for, and that one's NIC.
+    /// The VI for which the end was created, and its NIC.
     pub(crate) of: (ViId, Arc<Card<N>>),
-    /// The request that it answers, until the requester is known to have the answer.
+    /// The request that this end answers, until the requester has confirmed the answer.
     pub(crate) unsettled: Option<EndId>,
     pub(crate) stream: Stream<Item<Source>, Item<Vec<u8>>>,
-    /// How long its frames may be.
+    /// Length of frames that the path takes.
     pub(crate) path: PathMtu,
     pub(crate) arriving: Arriving,
-    /// Messages that are announced and not asked for yet.
+    /// Announced messages whose bytes the peer has not requested yet.
     pub(crate) announced: VecDeque<Announced>,
-    /// Messages of the other end's whose bytes the medium moves, in order.
+    /// The peer's messages whose bytes the medium is moving, in order.
     pub(crate) coming: VecDeque<Coming>,
     pub(crate) datagrams: Datagrams,
-    /// Datagram messages sent.
+    /// Number of datagram messages sent.
     pub(crate) datagrams_sent: u64,
-    /// Items received since the last acknowledgement.
+    /// Number of items received since the last acknowledgement.
     pub(crate) owed: u32,
-    /// It is among those that may have something to send later.
+    /// Set while the end is in the world's list `later`.
     pub(crate) later: bool,
-    /// When the retransmission timer goes off.
+    /// When the retransmission timer fires.
     pub(crate) timer: Option<Time>,
 }
 
 impl<N> Conn<N> {
-    /// Bytes of a message that one packet carries.
+    /// Number of message bytes that one packet carries.
     pub(crate) fn part_max(&self) -> usize {
         self.path.frame_max() as usize - OVERHEAD
     }
 
-    /// Copies what may have to be sent yet and lies in memory that `access` reaches: all of it, or that of one region.
+    /// Copies unacknowledged bytes out of the program's memory: those of one region, or of all regions.
     pub(crate) fn keep(&mut self, access: &Access<'_>, region: Option<MemHandle>) {
         self.announced.iter_mut().for_each(|it| it.source.keep(access, region));
         for item in self.stream.items_mut() {
@@ -65,7 +64,7 @@ impl<N> Conn<N> {
         }
     }
 
-    /// Whether this end is done with it and only waits for the other to know.
+    /// Returns true if the connection is over for this end, which only waits until the peer knows.
     pub(crate) fn is_over(&self) -> bool {
         self.vi.is_none()
     }

@@ -15,9 +15,9 @@ pub(crate) struct CqCore<N> {
     pub(crate) entries: VecDeque<CqEntry>,
     pub(crate) notify: VecDeque<Registered<CqCallback>>,
     pub(crate) signals: Vec<Registered<CqSignal>>,
-    /// Work queues that are attached.
+    /// Number of attached work queues.
     pub(crate) attached: u32,
-    /// The program has let go of it.
+    /// Set once the program has dropped the queue.
     pub(crate) dropped: bool,
 }
 

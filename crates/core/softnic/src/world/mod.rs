@@ -1,4 +1,4 @@
-//! Everything there is above one network. What happens to it is said above: `engine`, `meeting`, `events`.
+//! All state above one network. `engine`, `meeting` and `events` implement its changes.
 
 mod arriving;
 mod attempt;
@@ -33,7 +33,7 @@ use std::time::Instant;
 use via::AsyncError;
 use via::event::Job;
 
-/// The whole state above one network, under one lock. [`crate::Driver`] says what a driver does with it.
+/// All state above one network, under one lock. [`crate::Driver`] states a driver's duties.
 #[derive(Debug)]
 pub struct World<M: Medium> {
     pub(crate) config: Config,
@@ -45,42 +45,42 @@ pub struct World<M: Medium> {
     pub(crate) incoming: BTreeMap<EndId, Incoming<M::Node>>,
     pub(crate) outgoing: Table<EndId, Outgoing<M::Node>>,
     pub(crate) peers: Peers,
-    /// What the medium is moving.
+    /// Messages that the medium is moving.
     pub(crate) moving: BTreeMap<MoveId, Move<M::Node>>,
-    /// Requests that have come, the oldest first.
+    /// Received requests, the oldest first.
     pub(crate) asked: VecDeque<EndId>,
-    /// Ends that owe an acknowledgement; some may have paid since.
+    /// Ends that owe an acknowledgement. Some may have sent it since.
     pub(crate) owing: Vec<EndId>,
-    /// Ends that may have something to send when the frames that have come are through.
+    /// Ends that may have frames to send after all received frames have been passed in.
     pub(crate) later: Vec<EndId>,
-    /// For messages that are sent.
+    /// Buffers for outgoing messages.
     pub(crate) buffers: Buffers,
     pub(crate) counters: Counters,
     /// Callbacks to run, in order.
     jobs: Jobs<M::Node>,
-    /// Something has happened that a waiting thread may wait for.
+    /// Set after an event for which a thread may be waiting.
     pub(crate) news: bool,
-    /// A request has come for a thread that waits for one.
+    /// Set after a request has arrived for a waiting thread.
     pub(crate) requests: bool,
     pub(crate) registrations: Registrations,
-    /// The network is gone for good.
+    /// Set once the network has failed permanently.
     pub(crate) is_gone: bool,
     last_id: u64,
 }
 
-/// Frames that were dropped.
+/// Counts of dropped frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// They were corrupt, or said what no other end of a connection could say.
+    /// Frames that were corrupt, or that a correct peer could not have sent.
     pub malformed: u64,
-    /// They came from a node, or for an end, that has no part in what they were about.
+    /// Frames from a node, or for an end, that does not take part in the connection or request.
     pub strangers: u64,
 }
 
-/// Callbacks that are to run.
+/// Queued callbacks.
 struct Jobs<N> {
     queue: VecDeque<Callback<N>>,
-    /// A thread is running them.
+    /// Set while a thread is running callbacks.
     busy: bool,
 }
 
@@ -90,7 +90,7 @@ impl<N> core::fmt::Debug for Jobs<N> {
     }
 }
 
-/// A callback of the program's that is to run, without the world's lock.
+/// A callback of the program. Run it without the world's lock.
 pub struct Callback<N> {
     nic: Arc<Card<N>>,
     job: Job,
@@ -103,21 +103,21 @@ impl<N> core::fmt::Debug for Callback<N> {
 }
 
 impl<N> Callback<N> {
-    /// Runs it in this thread.
+    /// Runs the callback in this thread.
     pub fn run_here(self) {
         (self.job)();
     }
 
-    /// Runs it in the NIC's own thread for callbacks, after those that were given before.
+    /// Runs the callback in the NIC's callback thread, after earlier ones.
     pub fn run_in_thread(self) {
         self.nic.dispatcher.run(self.job);
-        // Nothing is held here.
+        // This thread holds no locks here.
         self.nic.dispatcher.run_waiting();
     }
 }
 
 impl<M: Medium> World<M> {
-    /// A world without NICs.
+    /// Creates a world without NICs.
     pub fn new(net: M, config: Config) -> World<M> {
         World {
             config,
@@ -144,32 +144,32 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn medium(&self) -> &M {
         &self.net
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn medium_mut(&mut self) -> &mut M {
         &mut self.net
     }
 
-    /// What has been dropped.
+    /// Returns the counts of dropped frames.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Ends of connections that are alive or not yet known to be over.
+    /// Number of connection ends that are open, or whose peers may not know that they are closed.
     pub fn connection_ends(&self) -> usize {
         self.conns.len()
     }
 
-    /// Whether there are connections, or requests for them.
+    /// Returns true if there are connections or outgoing requests.
     pub fn has_peers(&self) -> bool {
         !self.conns.is_empty() || !self.outgoing.is_empty()
     }
 
-    /// The nodes to which there are connections, or requests for them; not the ends' own.
+    /// Returns the peers' nodes of all connections and outgoing requests, except where a node is its own peer.
     pub fn peers(&self) -> Vec<M::Node> {
         let mut peers = Vec::new();
         let ends = self.conns.iter_named().map(|(_, conn)| (conn.node, conn.peer_node));
@@ -182,34 +182,36 @@ impl<M: Medium> World<M> {
         peers
     }
 
-    /// Whether nothing is left to be said: no connection is open or being closed, no request or answer on its way.
+    /// Returns true if all connections are closed and no request or answer is pending.
     pub fn is_quiet(&self) -> bool {
         let answers = || self.incoming.values().any(|it| it.answer.is_some() && !it.is_over());
         self.conns.is_empty() && self.outgoing.is_empty() && !answers()
     }
 
-    /// Whether something has happened that a waiting thread may wait for, since this was asked last.
+    /// Returns true if, since the last call, an event occurred for which a thread may be waiting.
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
     }
 
-    /// Whether a request for a connection has come for a waiting thread since this was last asked. It is news as well.
+    /// Returns true if, since the last call, a request arrived for a waiting thread. [`World::take_news`] reports it
+    /// too.
     pub fn take_requests(&mut self) -> bool {
         core::mem::take(&mut self.requests)
     }
 
-    /// Whether a callback or a signal is registered, which is to come though no thread of the program's looks.
+    /// Returns true if a callback or a signal is registered, which must run even if no thread of the program polls.
     pub fn has_registered(&self) -> bool {
         self.registrations.any()
     }
 
-    /// Whether a callback is to run that no thread is about to.
+    /// Returns true if callbacks are queued and no thread is running them.
     pub fn has_callbacks(&self) -> bool {
         !self.jobs.busy && !self.jobs.queue.is_empty()
     }
 
-    /// Begins to run callbacks: the first one, unless there is none or another thread is running them. To be
-    /// followed by [`World::next_callback`] until that returns nothing; the lock is free while one runs.
+    /// Starts to run callbacks. Returns the first callback, or `None` if there is none or another thread is running
+    /// them. After each callback, call [`World::next_callback`] until it returns `None`. Release the lock while a
+    /// callback runs.
     pub fn begin_callbacks(&mut self) -> Option<Callback<M::Node>> {
         if self.jobs.busy {
             return None;
@@ -217,14 +219,14 @@ impl<M: Medium> World<M> {
         self.next_callback()
     }
 
-    /// The next callback; with `None` the thread is done running them.
+    /// Returns the next callback. `None` ends this thread's turn.
     pub fn next_callback(&mut self) -> Option<Callback<M::Node>> {
         let next = self.jobs.queue.pop_front();
         self.jobs.busy = next.is_some();
         next
     }
 
-    /// Whether a wait is over.
+    /// Returns true if the deadline has passed.
     pub fn is_past(&self, deadline: Deadline) -> bool {
         match deadline {
             Deadline::Never => false,
@@ -233,23 +235,23 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// A number that names nothing yet.
+    /// Returns an unused number.
     pub(crate) fn fresh(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// Sends a packet without bytes of a message.
+    /// Sends a packet without message bytes.
     pub(crate) fn send(&mut self, from: M::Node, to: M::Node, packet: Word) {
         self.net.send(from, to, &packet);
     }
 
-    /// Has something run when the lock is free.
+    /// Queues a job that runs after the lock is released.
     pub(crate) fn run_later(&mut self, nic: &Arc<Card<M::Node>>, job: Job) {
         self.jobs.queue.push_back(Callback { nic: nic.clone(), job });
     }
 
-    /// Tells the NIC's error handler, in its turn.
+    /// Queues an error for the NIC's error handler.
     pub(crate) fn report(&mut self, nic: &Arc<Card<M::Node>>, error: AsyncError) {
         if let Some(call) = nic.handler.call_for(error) {
             self.run_later(nic, call);

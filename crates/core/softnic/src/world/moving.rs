@@ -8,15 +8,15 @@ use std::sync::Arc;
 use via::descriptor::Segments;
 use via::{MemHandle, Memory};
 
-/// A message of this end's that has been announced and is not asked for yet.
+/// An announced message of this end whose bytes the peer has not requested yet.
 #[derive(Debug)]
 pub(crate) struct Announced {
-    /// The number of its item.
+    /// Number of the message's item.
     pub(crate) number: u64,
     pub(crate) source: Lending,
 }
 
-/// Where its bytes are.
+/// Position of a message's bytes.
 #[derive(Debug)]
 pub(crate) enum Lending {
     /// In memory that the VI may use.
@@ -25,19 +25,19 @@ pub(crate) enum Lending {
     Copied(Memory),
 }
 
-/// A message of the other end's whose bytes are coming.
+/// A message of the peer whose bytes are being moved.
 #[derive(Debug)]
 pub(crate) struct Coming {
     pub(crate) number: u64,
     pub(crate) operation: Operation,
     pub(crate) immediate: Option<u32>,
     pub(crate) total: u32,
-    /// What has become of its bytes, once that is known.
+    /// Result of placing the bytes, once it is known.
     pub(crate) placed: Option<Result<(), via::Status>>,
 }
 
 impl Coming {
-    /// Whether it consumes a posted receive.
+    /// Returns true if the message consumes a posted receive.
     pub(crate) fn takes_receive(&self) -> bool {
         takes_receive(&self.operation, self.immediate)
     }
@@ -51,25 +51,25 @@ fn takes_receive(operation: &Operation, immediate: Option<u32>) -> bool {
     }
 }
 
-/// Bytes that the medium is moving. It may outlive its connection.
+/// A move by the medium, which may outlive its connection.
 pub(crate) struct Move<N> {
     pub(crate) nic: Arc<Card<N>>,
     pub(crate) vi: ViId,
     pub(crate) conn: EndId,
     pub(crate) number: u64,
     pub(crate) way: Way,
-    /// The regions that are used.
+    /// Handles of the regions in use.
     pub(crate) regions: SmallVec<[u32; 4]>,
 }
 
-/// Which way bytes move.
+/// Direction and destination of a move.
 #[derive(Debug)]
 pub(crate) enum Way {
-    /// To the other side.
+    /// To the peer.
     Out,
-    /// To where they belong.
+    /// Directly into place.
     In,
-    /// To memory in between, from which they are copied to those segments.
+    /// Into temporary memory, from which the bytes are copied to the segments.
     By(Memory, Segments),
 }
 
@@ -80,7 +80,7 @@ impl<N> core::fmt::Debug for Move<N> {
 }
 
 impl<N> Move<N> {
-    /// Whether it uses a region of a NIC.
+    /// Returns true if the move uses a region of a NIC.
     pub(crate) fn uses(&self, nic: &Arc<Card<N>>, handle: MemHandle) -> bool {
         Arc::ptr_eq(&self.nic, nic) && self.regions.contains(&handle.raw())
     }

@@ -1,10 +1,10 @@
-//! VIs that look for each other.
+//! VIs that look for each other (peer-to-peer).
 
 use crate::ids::ViId;
 use std::collections::{BTreeMap, VecDeque};
 use via::NetAddress;
 
-/// VIs that look for a peer, by their own address and the peer's.
+/// VIs that look for a peer, by their own address and the peer's address.
 #[derive(Debug, Default)]
 pub(crate) struct Peers(BTreeMap<(NetAddress, NetAddress), VecDeque<ViId>>);
 
@@ -23,7 +23,7 @@ impl Peers {
         }
     }
 
-    /// Those which look from the one address for the other, the longest waiting first.
+    /// Returns the VIs that look from `local` for `remote`, the longest waiting first.
     pub(crate) fn between(&self, local: &NetAddress, remote: &NetAddress) -> Vec<ViId> {
         let vis = self.0.get(&(local.clone(), remote.clone()));
         vis.into_iter().flatten().copied().collect()

@@ -5,39 +5,39 @@ use sovia_link::wire::{Answer, EndId, Request};
 use via::NetAddress;
 use via::connection::Acceptor;
 
-/// A request that has come.
+/// A received request.
 #[derive(Debug)]
 pub(crate) struct Incoming<N> {
-    /// The node that is asked.
+    /// Node of the acceptor.
     pub(crate) node: N,
-    /// The node that asks.
+    /// Node of the requester.
     pub(crate) from: N,
-    /// What is asked, until it is settled.
+    /// The request's contents, until the request is settled.
     pub(crate) request: Option<Request>,
-    /// How far it is. It is accepted when the requester is known to have heard of it.
+    /// State of the request. The state becomes accepted only when the requester has confirmed the answer.
     pub(crate) acceptor: Acceptor,
-    /// What the requester is told, once that is known.
+    /// The answer, once there is one.
     pub(crate) answer: Option<Answer>,
-    /// Whether a connection has come of it; `None` until it is known whether the requester has the answer.
+    /// Set to true if a connection was established, and to false if not. `None` until the fate of the answer is known.
     pub(crate) settled: Option<bool>,
-    /// The requester has said that it has the answer, or never will.
+    /// Set once the requester has confirmed the answer, or can never do so.
     pub(crate) told: bool,
-    /// Times that the answer has been sent.
+    /// Number of times that the answer has been sent.
     pub(crate) tries: u32,
 }
 
 impl<N> Incoming<N> {
-    /// Whether it waits for an answer.
+    /// Returns true if the request waits for an answer.
     pub(crate) fn is_open(&self) -> bool {
         self.answer.is_none() && !self.acceptor.phase().is_over()
     }
 
-    /// Whether nothing is to come of it any more.
+    /// Returns true if the request needs no more work.
     pub(crate) fn is_over(&self) -> bool {
         self.told || self.answer.is_none() && self.acceptor.phase().is_over()
     }
 
-    /// Whether an acceptance is still open, and if not, how it ended.
+    /// Returns the result of an acceptance; `None` while it is open.
     pub(crate) fn acceptance(&self) -> Option<bool> {
         match self.settled {
             None if self.answer.is_none() => Some(false),
@@ -46,16 +46,16 @@ impl<N> Incoming<N> {
     }
 }
 
-/// A request that has been sent and not answered.
+/// A sent request without an answer.
 #[derive(Debug)]
 pub(crate) struct Outgoing<N> {
     pub(crate) vi: ViId,
     pub(crate) node: N,
     pub(crate) to: N,
     pub(crate) request: Request,
-    /// A program has it; it will be answered.
+    /// Set once a program at the acceptor's node has the request and will answer.
     pub(crate) pending: bool,
-    /// Times that it has been sent.
+    /// Number of times that the request has been sent.
     pub(crate) tries: u32,
 }
 
@@ -64,6 +64,6 @@ pub(crate) struct Outgoing<N> {
 pub(crate) struct Waiter<N> {
     pub(crate) node: N,
     pub(crate) address: NetAddress,
-    /// The request that has come.
+    /// The request that has arrived for this wait.
     pub(crate) request: Option<EndId>,
 }

@@ -1,4 +1,4 @@
-//! A VI: its state, and its descriptors.
+//! A VI: its state and its descriptors.
 
 use crate::access::Access;
 use crate::card::Card;
@@ -20,30 +20,30 @@ use via::{DescriptorAddress, Ptag, Reliability, Status, ViAttributes, ViState, W
 pub(crate) struct ViCore<N> {
     pub(crate) nic: Arc<Card<N>>,
     pub(crate) context: u64,
-    /// The tag is always named.
+    /// Attributes. The protection tag is always present.
     pub(crate) attributes: ViAttributes,
     pub(crate) ptag: Ptag,
     pub(crate) state: ViState,
     pub(crate) cause: Option<Cause>,
-    /// Its end of a connection; there too while an acceptance is not settled.
+    /// The VI's end of a connection. Also present while an acceptance is not settled.
     pub(crate) conn: Option<EndId>,
     pub(crate) send: Workqueue,
     pub(crate) recv: Workqueue,
-    /// Posted sends that the engine has not looked at yet.
+    /// Posted sends that have not been started.
     pub(crate) waiting: VecDeque<DescriptorAddress>,
-    /// Sends that are under way, in order.
+    /// Sends in progress, in order.
     pub(crate) started: VecDeque<Started>,
     pub(crate) attempt: Option<Attempt<N>>,
-    /// What has become of the last attempt, until it is asked for.
+    /// Result of the last attempt, until the program takes it.
     pub(crate) outcome: Option<Result<ViAttributes, ConnectError>>,
-    /// A doorbell is on its way.
+    /// Set while a doorbell timer is pending.
     pub(crate) rung: bool,
-    /// The program has been told that a completion queue ran over.
+    /// Set once the overflow of a completion queue has been reported.
     pub(crate) overrun: bool,
     pub(crate) recent: Recent,
 }
 
-/// Callbacks that are to have a queue's next completions.
+/// Callbacks for a queue's next completions.
 #[derive(Default)]
 pub(crate) struct Notify(pub(crate) VecDeque<Registered<ViCallback>>);
 
@@ -53,7 +53,7 @@ impl core::fmt::Debug for Notify {
     }
 }
 
-/// A work queue, the completion queue that it is attached to, and the callbacks that wait for it.
+/// A work queue, its completion queue, and the callbacks that wait for its completions.
 #[derive(Debug)]
 pub(crate) struct Workqueue {
     pub(crate) work: WorkQueue,
@@ -85,27 +85,27 @@ impl<N> ViCore<N> {
     }
 }
 
-/// A descriptor of the send queue that is under way.
+/// A send in progress.
 #[derive(Debug)]
 pub(crate) struct Started {
-    /// The number of its last item.
+    /// Number of the send's last item.
     pub(crate) last: u64,
     pub(crate) operation: Status,
     pub(crate) length: u32,
     pub(crate) progress: Progress,
-    /// The medium has not moved its bytes yet.
+    /// Set until the medium has moved the send's bytes.
     pub(crate) moving: bool,
 }
 
-/// How far it is.
+/// Progress of a send.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Its last item is not acknowledged.
+    /// The peer has not acknowledged the send's last item.
     Sent,
-    /// The answer to an RDMA read is to come, for these segments.
+    /// An RDMA read that waits for its answer, with its segments.
     Reading(Segments),
-    /// Done well; it may wait for those before it.
+    /// Successful, but earlier sends may be unfinished.
     Done,
-    /// Done badly, by its own fault.
+    /// Failed by an error of the descriptor itself.
     Failed(Status),
 }
