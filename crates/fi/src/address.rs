@@ -6,7 +6,7 @@ use sovia_sys::{call, netns};
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
-/// Bytes of an address: `FI_NAME_MAX`, and no more, for Open MPI has room for so many.
+/// Length of an address in bytes. It equals `FI_NAME_MAX`; Open MPI reserves no more.
 pub const ADDRESS_LEN: usize = 64;
 
 const MAGIC: [u8; 8] = *b"SoviaFi\x01";
@@ -16,16 +16,16 @@ const PLACE_AT: usize = 32;
 const SECRET_AT: usize = 56;
 const PREFIX: &str = "fi_sovia://";
 
-/// The address of an endpoint: the host whose memory it shares; a key that no other endpoint has or had; and, if other hosts
-/// reach it, where, and what they have to know. The last two are zero if they do not.
+/// Address of an endpoint: the host's number, a key that is unique to the endpoint, a place and a secret. Other hosts
+/// reach the endpoint at the place, with the secret. Both are zero if other hosts cannot reach the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address([u8; ADDRESS_LEN]);
 
 impl Address {
-    /// The address of an endpoint that begins now.
+    /// Returns a new address with a random key, without place and secret.
     ///
     /// # Errors
-    /// Those of `getrandom`.
+    /// Returns the errors of `getrandom`.
     pub fn new() -> sovia_sys::Result<Address> {
         let mut bytes = [0; ADDRESS_LEN];
         bytes[..HOST_AT].copy_from_slice(&MAGIC);
@@ -34,7 +34,7 @@ impl Address {
         Ok(Address(bytes))
     }
 
-    /// An address that another process has told; `None` if it is none.
+    /// Checks an address that comes from another process; `None` if the bytes are no address.
     pub fn read(bytes: &[u8]) -> Option<Address> {
         let bytes: [u8; ADDRESS_LEN] = bytes.get(..ADDRESS_LEN)?.try_into().ok()?;
         let address = Address(bytes);
@@ -42,14 +42,14 @@ impl Address {
         (bytes[..HOST_AT] == MAGIC && (is_near_only || address.far().is_some())).then_some(address)
     }
 
-    /// The address of an endpoint that other hosts reach there, if they know the secret.
+    /// Returns this address with the place and secret that other hosts need.
     pub(crate) fn with_far(mut self, place: Whereabouts, secret: u64) -> Address {
         self.0[PLACE_AT..SECRET_AT].copy_from_slice(&place.bytes());
         self.0[SECRET_AT..].copy_from_slice(&secret.to_le_bytes());
         self
     }
 
-    /// Where other hosts reach the endpoint, and what they have to know.
+    /// Returns the place of the endpoint for other hosts, and the secret that they need.
     pub(crate) fn far(&self) -> Option<(Whereabouts, u64)> {
         let (mut place, mut secret) = ([0; SECRET_AT - PLACE_AT], [0; 8]);
         place.copy_from_slice(&self.0[PLACE_AT..SECRET_AT]);
@@ -57,24 +57,25 @@ impl Address {
         Some((Whereabouts::read(place)?, u64::from_le_bytes(secret)))
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the address.
     pub fn bytes(&self) -> &[u8; ADDRESS_LEN] {
         &self.0
     }
 
-    /// Whether the endpoint is in this host, where its socket's name can be seen.
+    /// Returns true if the endpoint is on this host and in this network namespace, so that the name of its socket is
+    /// visible.
     pub fn is_near(&self) -> bool {
         self.0[HOST_AT..KEY_AT] == *host()
     }
 
-    /// The name at which the endpoint waits for peers.
+    /// Returns the name of the socket on which the endpoint waits for peers.
     pub(crate) fn name(&self) -> Name {
         let mut name = String::from("sovia-fi-");
         hex(&mut name, &self.0[KEY_AT..PLACE_AT]);
         Name::new(name.as_bytes()).unwrap_or_else(|| unreachable!("41 bytes are a name"))
     }
 
-    /// The address as a line of text.
+    /// Returns the address as a line of text.
     pub fn to_text(&self) -> String {
         let mut text = String::from(PREFIX);
         hex(&mut text, &self.0[HOST_AT..KEY_AT]);
@@ -87,7 +88,7 @@ impl Address {
         text
     }
 
-    /// The address that a line of text names.
+    /// Parses the text that [`Address::to_text`] returns.
     pub fn from_text(text: &str) -> Option<Address> {
         let (host, rest) = text.strip_prefix(PREFIX)?.split_once(':')?;
         let (key, far) = rest.split_once(':').map_or((rest, None), |(key, far)| (key, Some(far)));
@@ -119,7 +120,8 @@ fn unhex(text: &str, out: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// This start of this machine, and the network namespace, in which abstract names are known.
+/// Returns a number for this boot of this machine and this network namespace. Abstract socket names are known only
+/// within a network namespace.
 fn host() -> &'static [u8; KEY_AT - HOST_AT] {
     static HOST: OnceLock<[u8; KEY_AT - HOST_AT]> = OnceLock::new();
     HOST.get_or_init(|| {
@@ -130,7 +132,7 @@ fn host() -> &'static [u8; KEY_AT - HOST_AT] {
             .filter(char::is_ascii_hexdigit)
             .collect();
         if unhex(&digits, &mut boot).is_none() {
-            // No other process finds the same, so none is taken for a neighbour.
+            // Without a boot identifier, a random number is safe: no other process is mistaken for a neighbour.
             let _ = call::getrandom(&mut boot);
         }
         let mut host = [0; KEY_AT - HOST_AT];

@@ -1,5 +1,5 @@
-//! Atomic operations: what they do to one element. The target's progress carries them out, one after the other, so they
-//! are atomic to each other, whichever peers ask for them.
+//! Applies atomic operations to elements. The target's progress applies them one after the other. Therefore they are
+//! atomic with respect to each other, whichever peers request them.
 
 use crate::error::Error;
 
@@ -10,9 +10,9 @@ pub struct Code {
     pub op: u8,
     /// `enum fi_datatype`.
     pub datatype: u8,
-    /// Whether there are operands to compare with, behind the others.
+    /// Set if the message carries operands for the comparison, after the other operands.
     pub compares: bool,
-    /// Whether the elements as they were are sent back.
+    /// Set if the target sends back the old elements.
     pub fetches: bool,
 }
 
@@ -31,9 +31,9 @@ enum Op {
     Xor,
     Read,
     Write,
-    /// If the operand to compare with stands so to the element, the element is replaced.
+    /// Replaces the element if the comparison operand and the element are in this order.
     Swap(fn(core::cmp::Ordering) -> bool),
-    /// The bits that the operand to compare with has are replaced.
+    /// Replaces the bits that are set in the comparison operand.
     MaskedSwap,
 }
 
@@ -69,7 +69,7 @@ impl Op {
 }
 
 impl Code {
-    /// Its word.
+    /// Encodes the operation as a word.
     pub fn word(self) -> u64 {
         u64::from(self.op)
             | u64::from(self.datatype) << 8
@@ -77,7 +77,7 @@ impl Code {
             | u64::from(self.fetches) << 17
     }
 
-    /// What a word says; `None` if it is no operation that is offered.
+    /// Decodes a word; `None` if the word is no offered operation.
     pub fn read(word: u64) -> Option<Code> {
         let code = Code {
             op: word as u8,
@@ -88,7 +88,7 @@ impl Code {
         (word >> 18 == 0 && code.is_offered()).then_some(code)
     }
 
-    /// Bytes of one element, if there are such elements.
+    /// Returns the bytes of one element; `None` for an unknown data type.
     pub fn size(self) -> Option<usize> {
         Some(match self.datatype {
             0 | 1 => 1,
@@ -100,7 +100,7 @@ impl Code {
         })
     }
 
-    /// Whether it can be carried out, and its form is the operation's.
+    /// Returns true if [`Code::apply`] can execute the operation, and the form fits the operation.
     pub fn is_offered(self) -> bool {
         let zero = [0; 16];
         let compares = self.op >= SWAP;
@@ -111,10 +111,10 @@ impl Code {
         offered && self.compares == compares && (self.op != READ || self.fetches)
     }
 
-    /// Carries it out on one element.
+    /// Applies the operation to one element.
     ///
     /// # Errors
-    /// [`Error::NOT_SUPPORTED`] if it makes no sense of such elements.
+    /// Returns [`Error::NOT_SUPPORTED`] if the operation is not defined for the data type.
     pub fn apply(self, element: &mut [u8], operand: &[u8], compare: &[u8]) -> Result<(), Error> {
         let op = Op::read(self.op).ok_or(Error::NOT_SUPPORTED)?;
         macro_rules! elements {
@@ -198,7 +198,7 @@ macro_rules! float {
             Op::Swap(holds) => {
                 let replace = match compare.partial_cmp(&old) {
                     Some(order) => holds(order),
-                    // What is no number differs from everything.
+                    // NaN differs from every number.
                     None => holds(core::cmp::Ordering::Less) && holds(core::cmp::Ordering::Greater),
                 };
                 Some(if replace { operand } else { old })
@@ -264,7 +264,7 @@ fn complex<P: Part>(
         Op::Write => operand,
         Op::Swap(holds) => {
             use core::cmp::Ordering;
-            // Complex numbers are equal or not; they have no order.
+            // Complex numbers can be equal, but have no order.
             let equal = holds(Ordering::Equal);
             if holds(Ordering::Less) != holds(Ordering::Greater) || equal == holds(Ordering::Less) {
                 return Err(Error::NOT_SUPPORTED);
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!([of(0), of(1), of(2), of(3)], [10, 12, 22, 120]);
         assert_eq!([of(4), of(5), of(6), of(7), of(8), of(9)], [1, 1, 14, 8, 0, 6]);
         assert_eq!([of(10), of(11)], [12, 10]);
-        // Equal, not equal, at most, less, at least, more: the operand to compare with is the left one.
+        // Comparisons in order: equal, not equal, at most, less, at least, more. The comparison operand is on the left.
         assert_eq!([of(12), of(13), of(14), of(15), of(16), of(17)], [10, 12, 10, 12, 10, 12]);
         assert_eq!(on_i32(15, 12, 10, 11), 10);
         assert_eq!(on_i32(18, 0b1100, 0b1010, 0b0110), 0b1010);

@@ -3,18 +3,18 @@
 use crate::error::Error;
 use std::collections::VecDeque;
 
-/// An operation that is over.
+/// A finished operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Completion {
-    /// What the program has named the operation by.
+    /// The value by which the program identifies the operation.
     pub context: usize,
-    /// What it was, by [`crate::flag`].
+    /// Kind of the operation, in bits of [`crate::flag`].
     pub flags: u64,
-    /// Bytes received.
+    /// Number of bytes received.
     pub len: usize,
-    /// Where they begin, if the program cannot know.
+    /// Address of the received bytes, if the program did not choose the address.
     pub buffer: usize,
-    /// The data that came along, if the flags say so.
+    /// Data that came with the message, if the flags say so.
     pub data: u64,
     /// The tag of the message.
     pub tag: u64,
@@ -22,44 +22,45 @@ pub struct Completion {
     pub source: u64,
 }
 
-/// An operation that has failed.
+/// A failed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// What it was; what is known of it.
+    /// Known facts about the operation.
     pub completion: Completion,
-    /// Bytes that there was no room for.
+    /// Number of bytes that did not fit into the buffer.
     pub excess: usize,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
 /// A completion queue.
 #[derive(Debug)]
 pub struct Queue {
-    /// A ring; its length is a power of two.
+    /// A ring. Its length is a power of two.
     entries: Box<[Entry]>,
-    /// Entries that have been pushed, and those that have been read.
+    /// Numbers of entries pushed and read so far.
     pushed: u64,
     taken: u64,
-    /// Failures, each with the number of the entry before which it is to be read.
+    /// Failures. The number says before which entry the program reads the failure.
     failures: VecDeque<(u64, Failure)>,
-    /// The endpoints that are bound to it; reading it has them make progress.
+    /// Endpoints that are bound to this queue. Each read of the queue drives them.
     pub(crate) endpoints: Vec<usize>,
-    /// Set by `signal`, for a thread that waits.
+    /// Set by [`Queue::signal`], for a waiting thread.
     pub(crate) signaled: bool,
 }
 
-/// The words of a completion, in the order of libfabric's longest entry, and the source behind them.
+/// The words of a completion, in the order of libfabric's longest entry, then the source.
 ///
-/// They are read one by one. A processor that reads two words at once, which were written one by one just before, waits
-/// until all that it has written so far has left it: messages in lines of other processors' among it.
+/// [`Queue::take`] reads the words one by one. If a processor writes two words separately and then reads both in one
+/// access, the read waits until all earlier stores have left the processor. The earlier stores include messages in
+/// cache lines that other processors own.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Entry([u64; 7]);
 
-/// Entries that there is room for in the beginning.
+/// Initial capacity of a queue, in entries.
 const ENTRIES: usize = 256;
-/// Words of an entry without the source.
+/// Number of words of an entry, without the source.
 pub const WORDS: usize = 6;
 
 impl Default for Queue {
@@ -102,10 +103,10 @@ impl Queue {
         self.failures.push_back((self.pushed, failure));
     }
 
-    /// Passes the words of the next entry, one after the other, to `put`, and then the source.
+    /// Passes the words of the next entry to `put`, one after the other, and returns the source.
     ///
     /// # Errors
-    /// [`Error::AVAILABLE`] if a failure is to be read first, [`Error::AGAIN`] if there is nothing.
+    /// Returns [`Error::AVAILABLE`] if the next item is a failure, [`Error::AGAIN`] if the queue is empty.
     #[inline(always)]
     pub fn take(&mut self, mut put: impl FnMut(usize, u64)) -> Result<u64, Error> {
         if let Some((before, _)) = self.failures.front()
@@ -118,7 +119,8 @@ impl Queue {
         }
         let at = self.taken as usize & (self.entries.len() - 1);
         let entry = &self.entries[at].0;
-        // SAFETY: a reference. Volatile, so that no two are read at once.
+        // SAFETY: `entry[i]` is a live, aligned `u64` behind a reference. The read is volatile so that the compiler
+        // does not combine two reads.
         let word = |i: usize| unsafe { core::ptr::read_volatile(&raw const entry[i]) };
         for i in 0..WORDS {
             put(i, word(i));
@@ -128,7 +130,7 @@ impl Queue {
         Ok(source)
     }
 
-    /// The next failure, if it is its turn.
+    /// Returns the next failure if no entry comes before the failure.
     pub fn take_failure(&mut self) -> Option<Failure> {
         let (before, _) = self.failures.front()?;
         if *before != self.taken {
@@ -137,22 +139,22 @@ impl Queue {
         self.failures.pop_front().map(|(_, failure)| failure)
     }
 
-    /// Whether an endpoint is bound to it.
+    /// Returns true if an endpoint is bound to this queue.
     pub fn is_used(&self) -> bool {
         !self.endpoints.is_empty()
     }
 
-    /// Ends the wait of a thread for entries, or the next one.
+    /// Ends a thread's current wait for entries, or the next wait.
     pub fn signal(&mut self) {
         self.signaled = true;
     }
 
-    /// Whether it has been signaled since this was last asked.
+    /// Returns true if [`Queue::signal`] was called since the last call of this function, and resets the signal.
     pub fn take_signal(&mut self) -> bool {
         core::mem::take(&mut self.signaled)
     }
 
-    /// Whether there is anything to read.
+    /// Returns true if the queue holds neither entries nor failures.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.taken == self.pushed && self.failures.is_empty()
@@ -162,18 +164,19 @@ impl Queue {
 /// A counter of operations.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// Those that have succeeded.
+    /// Number of operations that succeeded.
     pub value: u64,
-    /// Those that have failed.
+    /// Number of operations that failed.
     pub errors: u64,
-    /// The endpoints that are bound to it.
+    /// Endpoints that are bound to this counter.
     pub(crate) endpoints: Vec<usize>,
-    /// Regions that are: by any of the domain's endpoints they may be written.
+    /// Number of regions that are bound to this counter. Peers can write to a region through any endpoint of the
+    /// domain.
     pub(crate) regions: usize,
 }
 
 impl Counter {
-    /// Whether an endpoint or a region is bound to it.
+    /// Returns true if an endpoint or a region is bound to this counter.
     pub fn is_used(&self) -> bool {
         !self.endpoints.is_empty() || self.regions > 0
     }

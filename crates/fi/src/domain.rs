@@ -1,4 +1,5 @@
-//! Domains: endpoints and what they share, under one lock, or under the program's promise that none is needed.
+//! Domains: endpoints and the objects that they share. A lock guards each domain, unless the program promises to need
+//! none.
 
 use crate::completion::{Counter, Queue};
 use crate::endpoint::{Common, Endpoint};
@@ -10,26 +11,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A domain.
 #[derive(Debug)]
 pub struct Domain {
-    /// `None` if the program lets one thread at a time call.
+    /// `None` if the program promises that only one thread at a time calls.
     lock: Option<Mutex<()>>,
     state: UnsafeCell<State>,
 }
 
-// SAFETY: `state` is reached only by `enter`, which excludes other threads or passes that duty on.
+// SAFETY: only `enter` reaches `state`. `enter` holds the lock, or the caller of `exclusive` has promised that threads
+// exclude each other.
 unsafe impl Sync for Domain {}
-// SAFETY: nothing in it belongs to a thread; memory that programs have lent is theirs to share.
+// SAFETY: no part of a domain belongs to one thread. The program may pass the memory that it lends to other threads.
 unsafe impl Send for Domain {}
 
-/// All that is in a domain.
+/// All objects of a domain.
 #[derive(Debug, Default)]
 pub struct State {
-    /// Its endpoints.
+    /// The endpoints of the domain.
     pub endpoints: Vec<Option<Box<Endpoint>>>,
-    /// What they share.
+    /// The objects that the endpoints share.
     pub common: Common,
 }
 
-/// The right to use a domain.
+/// The right to use a domain, until dropped.
 #[derive(Debug)]
 pub struct Entered<'a> {
     state: &'a mut State,
@@ -37,26 +39,26 @@ pub struct Entered<'a> {
 }
 
 impl Domain {
-    /// A domain that any threads may use at the same time.
+    /// Returns a domain that several threads may use at the same time.
     pub fn shared() -> Domain {
         Domain { lock: Some(Mutex::new(())), state: UnsafeCell::default() }
     }
 
-    /// A domain without a lock.
+    /// Returns a domain without a lock.
     ///
     /// # Safety
-    /// Threads that call [`Domain::enter`] exclude each other until they have dropped what it returns.
+    /// Threads that call [`Domain::enter`] must exclude each other, until they drop the returned [`Entered`].
     pub unsafe fn exclusive() -> Domain {
         Domain { lock: None, state: UnsafeCell::default() }
     }
 
-    /// Waits until no other thread is in it.
+    /// Waits until no other thread uses the domain.
     #[inline(always)]
     pub fn enter(&self) -> Entered<'_> {
         let lock =
             self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: the lock excludes other threads, or those of an exclusive domain exclude each other; no function of
-        // this crate calls the program, so no thread is in it twice.
+        // SAFETY: the lock excludes other threads, or the callers of an exclusive domain exclude each other. No
+        // function of this crate calls the program, so one thread never enters twice.
         Entered { state: unsafe { &mut *self.state.get() }, _lock: lock }
     }
 }
@@ -76,7 +78,7 @@ impl DerefMut for Entered<'_> {
     }
 }
 
-/// Puts a thing in the first free place.
+/// Puts a value into the first free slot, and returns the slot's number.
 pub fn insert<T>(into: &mut Vec<Option<T>>, value: T) -> usize {
     match into.iter().position(Option::is_none) {
         Some(at) => {
@@ -91,34 +93,34 @@ pub fn insert<T>(into: &mut Vec<Option<T>>, value: T) -> usize {
 }
 
 impl State {
-    /// The endpoint of that number and what all share.
+    /// Returns the endpoint with number `at`, and the shared objects.
     ///
     /// # Errors
-    /// [`Error::BAD_STATE`] if it has not been enabled, or is closed.
+    /// Returns [`Error::BAD_STATE`] if the endpoint is not enabled, or is closed.
     #[inline(always)]
     pub fn endpoint(&mut self, at: usize) -> Result<(&mut Endpoint, &mut Common), Error> {
         let endpoint = self.endpoints.get_mut(at).and_then(Option::as_mut);
         Ok((endpoint.ok_or(Error::BAD_STATE)?, &mut self.common))
     }
 
-    /// A queue of that number.
+    /// Returns the queue with number `at`.
     ///
     /// # Errors
-    /// [`Error::INVALID`] if there is none.
+    /// Returns [`Error::INVALID`] if the queue does not exist.
     #[inline]
     pub fn queue(&mut self, at: usize) -> Result<&mut Queue, Error> {
         self.common.queues.get_mut(at).and_then(Option::as_mut).ok_or(Error::INVALID)
     }
 
-    /// A counter of that number.
+    /// Returns the counter with number `at`.
     ///
     /// # Errors
-    /// [`Error::INVALID`] if there is none.
+    /// Returns [`Error::INVALID`] if the counter does not exist.
     pub fn counter(&mut self, at: usize) -> Result<&mut Counter, Error> {
         self.common.counters.get_mut(at).and_then(Option::as_mut).ok_or(Error::INVALID)
     }
 
-    /// Has an endpoint's queues and counters drive it, and its address vector know of it.
+    /// Adds an endpoint to its queues and counters, whose reads drive the endpoint, and to its address vector.
     pub fn drive(&mut self, at: usize, queues: &[usize], counters: &[usize], vector: usize) {
         let add = |list: &mut Vec<usize>| {
             if !list.contains(&at) {
@@ -152,7 +154,7 @@ impl State {
         queues.chain(counters).chain(vectors).for_each(|list| list.retain(|its| *its != at));
     }
 
-    /// Has the endpoints of a queue make progress.
+    /// Drives the endpoints of a queue.
     #[inline]
     pub fn progress_of_queue(&mut self, at: usize) {
         let mut i = 0;
@@ -164,10 +166,10 @@ impl State {
         }
     }
 
-    /// Has a counter count what peers write to a region.
+    /// Binds a counter to a region: the counter counts peers' writes to the region.
     ///
     /// # Errors
-    /// [`Error::INVALID`] if there is no such region or counter.
+    /// Returns [`Error::INVALID`] if the region or the counter does not exist.
     pub fn bind_region(&mut self, key: u64, counter: usize) -> Result<(), Error> {
         self.counter(counter)?;
         let region = self.common.regions.get_mut(key).ok_or(Error::INVALID)?;
@@ -189,7 +191,7 @@ impl State {
         }
     }
 
-    /// Has the endpoints of a counter make progress, all of them if it counts what is written to a region.
+    /// Drives the endpoints of a counter, or all endpoints if a region is bound to the counter.
     pub fn progress_of_counter(&mut self, at: usize) {
         if self.counter(at).is_ok_and(|counter| counter.regions > 0) {
             (0..self.endpoints.len()).for_each(|endpoint| self.progress(endpoint));

@@ -1,6 +1,6 @@
-//! Errors, by libfabric's numbers.
+//! Errors, with libfabric's numbers.
 
-/// Why an operation is refused, or has failed. The number is libfabric's (`fi_errno.h`).
+/// Reason why an operation is refused or has failed. The number is libfabric's number in `fi_errno.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Error(pub i32);
 
@@ -11,55 +11,55 @@ macro_rules! errors {
 }
 
 errors! {
-    /// A queue is full: progress makes room.
+    /// A queue is full. Progress makes room.
     AGAIN = libc::EAGAIN;
-    /// An argument makes no sense.
+    /// An argument is invalid.
     INVALID = libc::EINVAL;
     /// No memory, or no descriptor.
     NO_MEMORY = libc::ENOMEM;
-    /// Something else still uses it.
+    /// Another object still uses the object.
     BUSY = libc::EBUSY;
-    /// There is none.
+    /// The named object does not exist.
     NO_ENTRY = libc::ENOENT;
-    /// Not offered.
+    /// The operation is not offered.
     NOT_SUPPORTED = libc::EOPNOTSUPP;
-    /// No such function.
+    /// The function does not exist.
     NO_SYSTEM = libc::ENOSYS;
-    /// No message that fits.
+    /// No message matches.
     NO_MESSAGE = libc::ENOMSG;
-    /// Longer than the longest.
+    /// The message is longer than the limit.
     TOO_LONG = libc::EMSGSIZE;
-    /// Not with this process's rights.
+    /// This process does not have the rights.
     ACCESS = libc::EACCES;
     /// No region has that key.
     KEY = libc::EKEYREJECTED;
-    /// Memory that is not there.
+    /// The memory is not mapped.
     FAULT = libc::EFAULT;
     /// The other process has ended, or has closed its endpoint.
     GONE = libc::ECONNRESET;
     /// No endpoint has that address.
     UNREACHABLE = libc::EHOSTUNREACH;
-    /// What arrived makes no sense.
+    /// Received data is invalid.
     CORRUPT = libc::EIO;
-    /// Taken back by the program.
+    /// The program canceled the operation.
     CANCELED = libc::ECANCELED;
-    /// Nothing came in time.
+    /// The time limit has passed.
     TIMEOUT = libc::ETIMEDOUT;
-    /// No protocol option of that name.
+    /// No protocol option has this name.
     NO_OPTION = libc::ENOPROTOOPT;
-    /// No data that fits the question.
+    /// No data matches the query.
     NO_DATA = libc::ENODATA;
     /// The buffer is too small for the answer.
     TOO_SMALL = 257;
-    /// Not in this state.
+    /// The object's state forbids the operation.
     BAD_STATE = 258;
-    /// An error entry waits.
+    /// The next item of the queue is a failure.
     AVAILABLE = 259;
-    /// Flags that are not offered.
+    /// The flags are not offered.
     BAD_FLAGS = 260;
     /// No completion queue is bound.
     NO_CQ = 263;
-    /// A message longer than its receive.
+    /// The message was longer than its receive.
     TRUNCATED = 265;
     /// No address vector is bound.
     NO_AV = 267;

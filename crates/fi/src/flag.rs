@@ -1,4 +1,4 @@
-//! Flags and capabilities, by libfabric's bits (`fabric.h`).
+//! Flags and capabilities, with libfabric's bits (`fabric.h`).
 
 macro_rules! flags {
     ($($name:ident = $value:expr;)+) => { $(#[allow(missing_docs, reason = "libfabric's")] pub const $name: u64 = $value;)+ };
@@ -31,7 +31,7 @@ flags! {
     RMA_EVENT = 1 << 56;
     SOURCE = 1 << 57;
     DISCARD = 1 << 58;
-    // The same bit stands for FI_CLAIM, FI_DIRECTED_RECV and FI_SELECTIVE_COMPLETION.
+    // libfabric uses this bit for FI_CLAIM, FI_DIRECTED_RECV and FI_SELECTIVE_COMPLETION.
     CLAIM = 1 << 59;
     DIRECTED_RECV = 1 << 59;
     SELECTIVE_COMPLETION = 1 << 59;

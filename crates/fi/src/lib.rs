@@ -1,21 +1,23 @@
-//! What a libfabric provider does, without libfabric's structures: those are `abi/fi`'s.
+//! The work of a libfabric provider, without libfabric's structures. `abi/fi` has the structures.
 //!
-//! An [`Endpoint`] sends to others and receives from them without connections that its program sees. How bytes reach a
-//! peer is chosen for each peer, when it is first sent to: in one host by shared memory (`shm`), between hosts by EMP (`emp`). Above that, and the same
-//! for any transport: matching ([`sovia_tags`]), long messages whose bytes stay the sender's until they have a
-//! receive, reads, writes and atomic operations on registered memory, completion queues and counters.
+//! An [`Endpoint`] sends to peers and receives from peers. The program sees no connections. The endpoint chooses a
+//! transport for each peer at the first send: shared memory within a host (`shm`), EMP between hosts (`emp`).
+//! Everything else is the same for both transports: matching ([`sovia_tags`]), long messages, reads, writes and atomic
+//! operations on registered memory, completion queues and counters. The bytes of a long message stay in the sender's
+//! memory until the receiver has a receive for the message.
 //!
-//! Nothing here has a thread but EMP's NIC, which does not match messages. Progress is made by calls: reading a completion queue or a counter, as libfabric's
-//! manual progress has it.
+//! This crate starts no thread except the thread of EMP's NIC, which does not match messages. Calls make progress: each
+//! call that reads a completion queue or a counter, as with libfabric's manual progress.
 //!
-//! Two messages of up to 8 bytes, or one of up to 32, are a cache line in a ring; one of up to [`EAGER_MAX`] lies in the sender's segment; of a
-//! longer one the receiver copies the bytes from the sender's memory, in one copy, once it has a receive for it. Where
-//! the system forbids that the sender sends them in pieces.
+//! In shared memory, two messages of up to 8 bytes, or one message of up to 32 bytes, take one cache line of a ring. A
+//! message of up to [`EAGER_MAX`] bytes lies in the sender's segment. The receiver copies a longer message directly
+//! from the sender's memory, once the receiver has a receive for the message. If the system forbids this access, the
+//! sender sends the bytes in pieces.
 //!
-//! Between hosts a message of up to [`EAGER_MAX`] bytes goes into one of the receiver's rooms, a longer one straight from the one
-//! program's memory to the other's.
+//! Between hosts, a message of up to [`EAGER_MAX`] bytes goes into a room of the receiver. A longer message goes
+//! directly from one program's memory to the other program's memory.
 //!
-//! Unsafe code is in `memory`, `shm`, `emp` and [`domain`].
+//! Unsafe code is only in `memory`, `shm`, `emp` and [`domain`].
 
 mod address;
 pub mod atomic;
@@ -37,5 +39,5 @@ pub use domain::{Domain, State};
 pub use endpoint::Endpoint;
 pub use error::Error;
 
-/// Bytes of a message that are the endpoint's own when the call that sends it returns.
+/// Largest message, in bytes, that a send copies before its call returns.
 pub const EAGER_MAX: usize = shm::EAGER_MAX;

@@ -1,6 +1,6 @@
-//! The program's memory, and that of other processes.
+//! The program's memory, and memory of other processes.
 //!
-//! A [`Buffer`] is what a program has lent for an operation. Bytes go between it and other memory here and nowhere else.
+//! A [`Buffer`] is memory that the program lends to an operation. Only this module copies bytes from and to buffers.
 
 use crate::error::Error;
 use sovia_signal::access;
@@ -8,26 +8,28 @@ pub use sovia_sys::other_memory::Piece;
 use sovia_sys::poll::probe;
 use sovia_sys::{Errno, Fd, other_memory};
 
-/// Pieces of which a buffer may consist.
+/// Most pieces of a buffer.
 pub const PIECES_MAX: usize = 4;
 
-/// Memory of this process that its program has lent until an operation is over, in up to [`PIECES_MAX`] pieces.
+/// Memory of this process that the program lends until an operation is over, in up to [`PIECES_MAX`] pieces.
 #[derive(Debug, Default)]
 pub struct Buffer {
     first: Piece,
-    /// Empty, as a rule.
+    /// The pieces after the first one. Usually empty.
     rest: Box<[Piece]>,
     len: usize,
 }
 
 impl Buffer {
-    /// A buffer of these pieces.
+    /// Returns a buffer of these pieces.
     ///
     /// # Safety
-    /// While the buffer lives each piece is readable memory of this process's, and writable if the buffer is written to.
+    /// Each piece must stay readable memory of this process while the buffer lives. It must also stay writable if a
+    /// caller writes to the buffer.
     ///
     /// # Errors
-    /// [`Error::INVALID`] if there are too many, or they are longer than memory is.
+    /// Returns [`Error::INVALID`] if there are more than [`PIECES_MAX`] pieces, or if the sum of their lengths
+    /// overflows.
     #[inline(always)]
     pub unsafe fn new(pieces: &[Piece]) -> Result<Buffer, Error> {
         let Some((&first, rest)) = pieces.split_first() else { return Ok(Buffer::default()) };
@@ -41,7 +43,7 @@ impl Buffer {
         Ok(Buffer { first, rest: rest.into(), len: len.ok_or(Error::INVALID)? })
     }
 
-    /// A part of it, as a buffer of its own: what its program has lent, it has lent for both.
+    /// Returns a part of the buffer as a buffer. The program's permission to use the memory covers both buffers.
     pub(crate) fn sub(&self, at: usize, len: usize) -> Buffer {
         let mut pieces = self.part(at, len);
         let first = pieces.next().unwrap_or_default();
@@ -50,24 +52,24 @@ impl Buffer {
         Buffer { first, rest, len }
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns true if the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where its first piece begins.
+    /// Returns the address of the first piece.
     #[inline]
     pub fn address(&self) -> usize {
         self.first.address
     }
 
-    /// The pieces of a part of it.
+    /// Returns the pieces of a part of the buffer.
     pub fn part(&self, at: usize, len: usize) -> impl Iterator<Item = Piece> {
         let (mut skip, mut left) = (at, len);
         core::iter::once(self.first).chain(self.rest.iter().copied()).filter_map(move |piece| {
@@ -79,29 +81,31 @@ impl Buffer {
         })
     }
 
-    /// Copies bytes in; as many as there is room for from `at` on.
+    /// Copies `bytes` to position `at` of the buffer, as many as fit.
     #[inline]
     pub fn write(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: the slice is valid.
+        // SAFETY: the pointer and the length are those of a live slice.
         unsafe { self.write_from(at, bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Likewise, from memory that other processes may be writing to.
+    /// Like [`Buffer::write`], but from memory that other processes may change meanwhile.
     ///
     /// # Safety
-    /// `len` bytes from `from` on are mapped.
+    /// `len` bytes at `from` must be mapped.
     #[inline]
     pub unsafe fn write_from(&self, at: usize, mut from: *const u8, len: usize) {
         if self.rest.is_empty() {
             let len = len.min(self.first.len.saturating_sub(at));
             if len > 0 {
-                // SAFETY: within the piece, which is writable by the contract of `new`; `from` by the caller's.
+                // SAFETY: the range lies within the piece, which the contract of `new` makes writable. The caller's
+                // contract makes `from` readable.
                 unsafe { access::copy_valid((self.first.address + at) as *mut u8, from, len) };
             }
             return;
         }
         for piece in self.part(at, len) {
-            // SAFETY: as above; the pieces of a part come to `len` bytes at most.
+            // SAFETY: the contract of `new` makes each piece writable. All pieces of a part have at most `len` bytes,
+            // so `from` stays within the caller's range.
             unsafe {
                 access::copy_valid(piece.address as *mut u8, from, piece.len);
                 from = from.add(piece.len);
@@ -109,29 +113,31 @@ impl Buffer {
         }
     }
 
-    /// Copies bytes out; as many as there are from `at` on.
+    /// Copies bytes at position `at` of the buffer to `out`, as many as the buffer has.
     #[inline]
     pub fn read(&self, at: usize, out: &mut [u8]) {
-        // SAFETY: the slice is valid.
+        // SAFETY: the pointer and the length are those of a live slice.
         unsafe { self.read_to(at, out.as_mut_ptr(), out.len()) }
     }
 
-    /// Likewise, to memory that other processes may look at.
+    /// Like [`Buffer::read`], but to memory that other processes may read meanwhile.
     ///
     /// # Safety
-    /// `len` bytes from `to` on are mapped and may be overwritten.
+    /// `len` bytes at `to` must be mapped, and the function may overwrite them.
     #[inline]
     pub unsafe fn read_to(&self, at: usize, mut to: *mut u8, len: usize) {
         if self.rest.is_empty() {
             let len = len.min(self.first.len.saturating_sub(at));
             if len > 0 {
-                // SAFETY: within the piece, which is readable by the contract of `new`; `to` by the caller's.
+                // SAFETY: the range lies within the piece, which the contract of `new` makes readable. The caller's
+                // contract makes `to` writable.
                 unsafe { access::copy_valid(to, (self.first.address + at) as *const u8, len) };
             }
             return;
         }
         for piece in self.part(at, len) {
-            // SAFETY: as above.
+            // SAFETY: the contract of `new` makes each piece readable. All pieces of a part have at most `len` bytes,
+            // so `to` stays within the caller's range.
             unsafe {
                 access::copy_valid(to, piece.address as *const u8, piece.len);
                 to = to.add(piece.len);
@@ -140,40 +146,41 @@ impl Buffer {
     }
 }
 
-/// The memory of another process, which may be this one itself.
+/// The memory of another process, or of this process.
 #[derive(Debug)]
 pub(crate) struct OtherMemory {
     pid: i32,
-    /// Readable once the process has ended.
+    /// A pidfd, which is readable once the process has ended.
     process: Fd,
-    /// Whether the system lets this process read it, as far as is known.
+    /// Set while the system may let this process read the memory: no attempt has failed yet.
     open: bool,
 }
 
-/// Why bytes of another process's memory cannot be had.
+/// Reason why the memory of another process cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missed {
     /// The process has ended.
     Gone,
-    /// The system forbids it: the other process must send them.
+    /// The system forbids the access, so the other process must send the bytes.
     Closed,
-    /// It has no such memory.
+    /// The memory is not mapped in the other process.
     Fault,
 }
 
 impl OtherMemory {
-    /// The memory of the process `pid`, of which `process` is the handle.
+    /// Returns the memory of process `pid`, with the pidfd `process`.
     pub(crate) fn new(pid: i32, process: Fd) -> OtherMemory {
         let forbidden = std::env::var_os("SOVIA_DIRECT").is_some_and(|value| value == "off");
         OtherMemory { pid, process, open: pid > 0 && !forbidden }
     }
 
-    /// Whether it is worth a try.
+    /// Returns true if an attempt to read may succeed.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Copies what `from` names of the other process to `to`, from its byte `at` on. `from` is as long as that part.
+    /// Copies the pieces `from` of the other process to `to`, from position `at` on. Part and pieces have the same
+    /// length.
     pub(crate) fn read(&mut self, to: &Buffer, at: usize, from: &[Piece]) -> Result<(), Missed> {
         let len: usize = from.iter().map(|piece| piece.len).sum();
         let mut done = 0;
@@ -198,7 +205,7 @@ impl OtherMemory {
                     left += 1;
                 }
             }
-            // SAFETY: the pieces of `to` may be overwritten by the contract of `Buffer::new`.
+            // SAFETY: the contract of `Buffer::new` makes the pieces of `to` writable.
             match unsafe { other_memory::read(self.pid, &into[..count], &rest[..left]) } {
                 Ok(0) | Err(Errno::EFAULT) => return Err(Missed::Fault),
                 Ok(n) => done += n,
@@ -210,7 +217,7 @@ impl OtherMemory {
                 }
             }
         }
-        // If it lives now, its number was its own while the bytes were read.
+        // If the process is alive now, no other process had its pid while the bytes were read.
         match probe(self.process.raw(), libc::POLLIN) {
             0 => Ok(()),
             _ => Err(Missed::Gone),
@@ -268,7 +275,7 @@ mod tests {
     #[test]
     fn too_many_pieces_are_refused() {
         let piece = Piece { address: 4096, len: usize::MAX };
-        // SAFETY: they are not used.
+        // SAFETY: `new` fails or the buffer is dropped at once, so nothing uses the pieces.
         unsafe {
             assert_eq!(Buffer::new(&[piece; PIECES_MAX + 1]).unwrap_err(), Error::INVALID);
             assert_eq!(Buffer::new(&[piece; 2]).unwrap_err(), Error::INVALID);

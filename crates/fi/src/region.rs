@@ -1,23 +1,23 @@
-//! Registered memory, which peers read and write by its key.
+//! Registered memory, which peers read and write by key.
 
 use crate::error::Error;
 use crate::memory::Buffer;
 use std::collections::HashMap;
 
-/// A part of the program's memory that peers may use.
+/// A registered part of the program's memory.
 #[derive(Debug)]
 pub struct Region {
     /// The memory.
     pub memory: Buffer,
-    /// What peers may do, by [`crate::flag::REMOTE_READ`] and [`crate::flag::REMOTE_WRITE`].
+    /// Peers' rights: [`crate::flag::REMOTE_READ`] and [`crate::flag::REMOTE_WRITE`].
     pub access: u64,
-    /// The address by which peers name its first byte.
+    /// Address that peers use for the first byte.
     pub base: u64,
-    /// The counter that counts what peers write.
+    /// The counter of peers' writes.
     pub counter: Option<usize>,
 }
 
-/// A registration that something is under way for: its key, and which of those that have had the key.
+/// Identifies a registration: its key, and a number that distinguishes it from other registrations with the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registration {
     key: u64,
@@ -27,16 +27,16 @@ pub(crate) struct Registration {
 /// The registered memory of a domain.
 #[derive(Debug, Default)]
 pub struct Regions {
-    /// By key, with the number of the registration.
+    /// Regions by key, with the number of the registration.
     regions: HashMap<u64, (u64, Region)>,
     registered: u64,
 }
 
 impl Regions {
-    /// Registers memory by a key.
+    /// Registers memory under a key.
     ///
     /// # Errors
-    /// [`Error::BUSY`] if another region has the key.
+    /// Returns [`Error::BUSY`] if another region has the key.
     pub fn insert(&mut self, key: u64, region: Region) -> Result<(), Error> {
         match self.regions.entry(key) {
             std::collections::hash_map::Entry::Occupied(_) => Err(Error::BUSY),
@@ -53,26 +53,28 @@ impl Regions {
         self.regions.remove(&key).map(|(_, region)| region)
     }
 
-    /// The region of that key.
+    /// Returns the region with this key.
     pub fn get_mut(&mut self, key: u64) -> Option<&mut Region> {
         self.regions.get_mut(&key).map(|(_, region)| region)
     }
 
-    /// The registration that has that key now.
+    /// Returns the current registration with this key.
     pub(crate) fn registration(&self, key: u64) -> Option<Registration> {
         self.regions.get(&key).map(|(number, _)| Registration { key, number: *number })
     }
 
-    /// The region of a registration, unless the program has taken it back.
+    /// Returns the region of a registration; `None` if the program has deregistered the region.
     pub(crate) fn of(&self, registration: Registration) -> Option<&Region> {
         let (number, region) = self.regions.get(&registration.key)?;
         (*number == registration.number).then_some(region)
     }
 
-    /// The region of that key and the place in it, for a peer that wants so many bytes and those rights.
+    /// Returns the region with this key, and the position of `address` in the region. Checks that the region has `len`
+    /// bytes there and grants the rights in `access`.
     ///
     /// # Errors
-    /// [`Error::KEY`] if there is none, [`Error::ACCESS`] for want of a right, [`Error::INVALID`] beyond its ends.
+    /// Returns [`Error::KEY`] if no region has the key, [`Error::ACCESS`] if a right is missing, [`Error::INVALID`] if
+    /// the bytes exceed the region.
     pub(crate) fn find(
         &self,
         key: u64,
@@ -103,7 +105,7 @@ mod tests {
     fn only_what_is_registered_is_found() {
         let memory = [0u8; 100];
         let piece = Piece { address: memory.as_ptr().addr(), len: memory.len() };
-        // SAFETY: it is not used.
+        // SAFETY: nothing reads or writes through the buffer.
         let memory = unsafe { Buffer::new(&[piece]) }.unwrap();
         let mut regions = Regions::default();
         let region = Region { memory, access: REMOTE_READ, base: 1000, counter: None };

@@ -1,6 +1,6 @@
-//! Things by number. A number is given again, with another generation, when its thing has been taken out.
+//! Stores values by id. A freed slot is used again with another generation, so an id is not reused soon.
 
-/// A place and how often it has been taken out of before.
+/// Slots, each with its generation: the number of times its value was removed.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<(u32, Option<T>)>,
@@ -18,7 +18,7 @@ fn split(id: u64) -> (usize, u32) {
 }
 
 impl<T> Slab<T> {
-    /// Puts a thing in; its id, which other processes may be told.
+    /// Stores a value and returns its id. The id may be sent to other processes.
     pub(crate) fn insert(&mut self, value: T) -> u64 {
         let at = match self.free.pop() {
             Some(at) => at,
@@ -32,13 +32,13 @@ impl<T> Slab<T> {
         u64::from(at) | u64::from(entry.0) << 32
     }
 
-    /// The thing of that id, if there is one.
+    /// Returns the value with this id.
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
         let (at, generation) = split(id);
         self.entries.get_mut(at).filter(|entry| entry.0 == generation)?.1.as_mut()
     }
 
-    /// Takes a thing out.
+    /// Removes and returns the value with this id.
     pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
         let (at, generation) = split(id);
         let entry = self.entries.get_mut(at).filter(|entry| entry.0 == generation)?;
@@ -48,7 +48,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The ids of those of which `which` holds.
+    /// Returns the ids of the values for which `which` returns true.
     pub(crate) fn ids(&self, mut which: impl FnMut(&T) -> bool) -> Vec<u64> {
         let entries = self.entries.iter().enumerate();
         entries

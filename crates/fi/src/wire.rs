@@ -1,54 +1,55 @@
-//! What endpoints say to each other, over any transport: the kinds of messages, and what their words mean.
+//! Messages between endpoints, over any transport: kinds, and the meaning of their words.
 //!
-//! `id` is the number by which the sender of a request knows the operation; the answer brings it back in the head's tag.
+//! `id` is the requester's number of the operation. The answer carries `id` in the tag of its head.
 
 use crate::memory::{PIECES_MAX, Piece};
 
-/// The low bits of a head's kind.
+/// Mask of the kind in the low bits of a head's `kind`.
 pub(crate) const KIND: u8 = 0x0f;
-/// Data for the completion queue came along.
+/// The message carries data for the completion queue.
 pub(crate) const WITH_DATA: u8 = 0x10;
-/// Of a message: the first word is the id of an operation that ends when the message has been received.
+/// For a message: the first word is the id of an operation that ends when the message has been received.
 pub(crate) const WITH_ID: u8 = 0x20;
-/// Of a read: the initiator cannot reach into the target's memory, so the target sends all.
+/// For a read: the initiator cannot read the target's memory, so the target sends all bytes.
 pub(crate) const PUSH: u8 = 0x20;
 
-/// A message without a tag: its bytes.
+/// A message without a tag. Contents: the bytes.
 pub(crate) const PLAIN: u8 = 1;
-/// A message with one.
+/// A message with a tag.
 pub(crate) const TAGGED: u8 = 2;
-/// A long message without a tag: id, length, pieces of the sender's memory in which it is.
+/// A long message without a tag. Contents: id, length, pieces of the sender's memory.
 pub(crate) const PLAIN_LONG: u8 = 3;
-/// A long message with one.
+/// A long message with a tag.
 pub(crate) const TAGGED_LONG: u8 = 4;
-/// The operation of that id has ended; the head's data is an error's number, or 0.
+/// Ends operation `id`. The head's data is an error number, or 0.
 pub(crate) const DONE: u8 = 5;
-/// The bytes of the operation of that id are to be sent, as many as the first word says, to the operation whose id is
-/// the head's data. Between hosts, of a message: the second word is EMP's tag for them, and the third says up to where there are
-/// receives for them.
+/// Requests the bytes of operation `id`. The first word is their number. The head's data is the id of the requester's
+/// operation, to which the bytes go. Between hosts the second word is EMP's tag for the bytes. The third word is the
+/// end of the bytes for which receives are posted.
 pub(crate) const NEED: u8 = 6;
-/// Of the bytes of the operation of that id only so many are wanted, from the first on, as the head's data says: the rest
-/// has been copied.
+/// Limits the bytes of operation `id` to the first ones, as many as the head's data says. The receiver has copied the
+/// rest.
 pub(crate) const ENOUGH: u8 = 13;
-/// Bytes for the operation of that id; the head's data is how many have been sent before.
+/// Bytes for operation `id`. The head's data is the number of bytes sent before.
 pub(crate) const BYTES: u8 = 7;
-/// A write to the region whose key is the head's tag: id, address, its bytes.
+/// A write to the region whose key is the head's tag. Contents: id, address, bytes.
 pub(crate) const WRITE: u8 = 8;
-/// A long write: id, address, length, pieces of the initiator's memory.
+/// A long write. Contents: id, address, length, pieces of the initiator's memory.
 pub(crate) const WRITE_LONG: u8 = 9;
-/// A read of the region whose key is the head's tag: id, address, length.
+/// A read of the region whose key is the head's tag. Contents: id, address, length.
 pub(crate) const READ: u8 = 10;
-/// The bytes of the read of that id lie in the target's memory at the address that is the head's data.
+/// Answers read `id`. The bytes lie in the target's memory at the address in the head's data.
 pub(crate) const GRANT: u8 = 11;
-/// An atomic operation on the region whose key is the head's tag: id, address, what ([`crate::atomic::Code`]), operands.
+/// An atomic operation on the region whose key is the head's tag. Contents: id, address, operation
+/// ([`crate::atomic::Code`]), operands.
 pub(crate) const ATOMIC: u8 = 12;
 
-/// Between hosts: the sender's address and the receiver's. It is the first message.
+/// Between hosts, the first message. Contents: the sender's address, the receiver's address.
 pub(crate) const HELLO: u8 = 14;
-/// Between hosts: the sender has closed its endpoint, or has given the receiver up. It is the last message.
+/// Between hosts, the last message. The sender has closed its endpoint, or has given up the receiver.
 pub(crate) const BYE: u8 = 15;
 
-/// Words for pieces of memory.
+/// Writes pieces of memory into `words` from `at` on, and returns the end of the written words.
 pub(crate) fn put_pieces(
     words: &mut [u64; crate::shm::WORDS_MAX],
     at: usize,
@@ -63,7 +64,7 @@ pub(crate) fn put_pieces(
     end
 }
 
-/// The pieces of which the words speak that the body has, if they come to `len` bytes.
+/// Reads pieces of memory from words; `None` if their lengths do not add up to `len`.
 pub(crate) fn pieces_of(words: &[u64], len: u64) -> Option<Pieces> {
     let mut pieces = Pieces::default();
     let mut sum = 0u64;
@@ -84,7 +85,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Those of `len` bytes from the byte `at` on.
+    /// Returns the pieces of `len` bytes from byte `at` on.
     pub(crate) fn part(mut self, at: usize, len: usize) -> Pieces {
         let (mut skip, mut left) = (at, len);
         for piece in &mut self.list[..self.count] {
@@ -97,7 +98,7 @@ impl Pieces {
         self
     }
 
-    /// The pieces.
+    /// Returns the pieces as a slice.
     pub(crate) fn as_slice(&self) -> &[Piece] {
         &self.list[..self.count]
     }

@@ -1,11 +1,11 @@
-//! From errors and memory up to domains.
+//! Checks the layers of this crate's modules, from errors and memory up to domains.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["address", "error", "flag", "slab"],
     &["atomic", "memory"],
     &["completion", "region", "vector"],
-    // A transport, what is said over any, and another one, which says some of it by itself.
+    // A transport, the messages over any transport, and a second transport, which sends some of these messages itself.
     &["shm"],
     &["wire"],
     &["emp"],

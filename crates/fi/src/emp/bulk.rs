@@ -1,7 +1,8 @@
-//! Long messages: parts of the program's memory, each a message of EMP's.
+//! Long messages between hosts. EMP sends each part as a message, directly from and to the program's memory.
 //!
-//! The receiver posts receives for the first parts and says up to where; when some have ended it posts more. Parts have one
-//! tag, so EMP has them meet their receives in their order.
+//! The receiver posts receives for the first parts, and reports up to which byte it has posted. When some receives have
+//! ended, the receiver posts more. All parts of a message have one tag, so EMP matches the parts to their receives in
+//! order.
 
 use crate::error::Error;
 use crate::memory::Buffer;
@@ -10,9 +11,9 @@ use emp_eth::{
 };
 use std::collections::VecDeque;
 
-/// Bytes of a part: with pieces as the program has them it is no longer than EMP's longest message.
+/// Bytes of a part. Even with the program's own split into pieces, a part fits into EMP's longest message.
 pub(super) const PART: usize = 4 << 20;
-/// Parts that are under way at the same time.
+/// Number of parts under way at the same time.
 const WINDOW: usize = 4;
 
 /// A long message under way.
@@ -20,12 +21,12 @@ const WINDOW: usize = 4;
 pub(super) struct Bulk {
     pub(super) node: Node,
     pub(super) tag: u32,
-    /// The operation that it belongs to.
+    /// The number of the operation that this message belongs to.
     pub(super) operation: u64,
     pub(super) sends: bool,
     buffer: Buffer,
     len: usize,
-    /// Up to where there are receives, as far as is known.
+    /// Number of bytes, from the start, for which the receiver has posted receives, as far as this end knows.
     allowed: usize,
     posted: usize,
     parts: VecDeque<Part>,
@@ -39,17 +40,17 @@ struct Part {
     descriptors: usize,
 }
 
-/// What one look has come to.
+/// Results of [`Bulk::look`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Parts that have ended.
+    /// Number of parts that have ended.
     pub(super) ended: u32,
-    /// Descriptors of those.
+    /// Number of descriptors of the ended parts.
     pub(super) descriptors: usize,
 }
 
 impl Bulk {
-    /// The first `len` bytes of a buffer are to be sent, or received.
+    /// Prepares to send or receive the first `len` bytes of a buffer.
     pub(super) fn new(
         (node, tag): (Node, u32),
         operation: u64,
@@ -63,10 +64,10 @@ impl Bulk {
         Bulk { node, tag, operation, sends, buffer, len, allowed, posted: 0, parts, error: None }
     }
 
-    /// There are receives up to there.
+    /// Records that the receiver has posted receives for the bytes before `upto`.
     ///
     /// # Errors
-    /// [`Error::CORRUPT`] if that is no end of a part, or behind what has been said before.
+    /// Returns [`Error::CORRUPT`] if `upto` is not the end of a part, or not larger than an earlier `upto`.
     pub(super) fn allow(&mut self, upto: u64) -> Result<(), Error> {
         let upto = usize::try_from(upto).map_err(|_| Error::CORRUPT)?;
         let is_end = upto == self.len || upto < self.len && upto.is_multiple_of(PART);
@@ -77,7 +78,8 @@ impl Bulk {
         Ok(())
     }
 
-    /// Posts what may be, with no more descriptors than there are; how many it took. Up to where it has posted: [`Bulk::posted`].
+    /// Posts as many parts as allowed, with at most `room` descriptors. Returns the number of descriptors used.
+    /// [`Bulk::posted`] returns the new end of the posted bytes.
     pub(super) fn post(&mut self, station: &Station, room: usize) -> usize {
         let mut used = 0;
         while self.error.is_none() && self.posted < self.allowed && self.parts.len() < WINDOW {
@@ -93,8 +95,8 @@ impl Bulk {
             if used + descriptors > room {
                 return used;
             }
-            // SAFETY: the program has lent the memory until its operation is over, and that is told only when all parts have
-            // ended, or when the station has been dropped.
+            // SAFETY: the program has lent the memory until its operation is over. The operation is over only when all
+            // parts have ended, or when the station has been dropped.
             let posted = unsafe {
                 match self.sends {
                     true => station.post_send(self.node, self.tag, &pieces),
@@ -112,12 +114,12 @@ impl Bulk {
         used
     }
 
-    /// Up to where parts have been posted.
+    /// Returns the number of bytes, from the start, in posted parts.
     pub(super) fn posted(&self) -> usize {
         self.posted
     }
 
-    /// Looks which parts have ended.
+    /// Checks which parts have ended.
     pub(super) fn look(&mut self, station: &Station) -> Found {
         let mut found = Found::default();
         let (mut error, is_send) = (self.error, self.sends);
@@ -137,18 +139,18 @@ impl Bulk {
         found
     }
 
-    /// Takes receives back that have met nothing; whatever is posted ends.
+    /// Cancels receives that no message has met. Every posted part ends later.
     pub(super) fn cancel(&mut self, station: &Station, error: Error) {
         self.error = self.error.or(Some(error));
         if !self.sends {
             for part in &self.parts {
-                // It may have ended.
+                // Ignores the error of a part that has already ended.
                 let _ = station.cancel(part.handle);
             }
         }
     }
 
-    /// Whether the NIC is done with the program's memory for good, and how it went.
+    /// Returns the result when the NIC no longer uses the program's memory; `None` before.
     pub(super) fn result(&self) -> Option<Result<(), Error>> {
         if !self.parts.is_empty() {
             return None;
@@ -160,7 +162,7 @@ impl Bulk {
     }
 }
 
-/// What is wrong with how a part has ended.
+/// Returns the error of an ended part; `None` if the part is complete.
 fn failed(outcome: &Outcome, len: usize, sends: bool) -> Option<Error> {
     match outcome.status {
         Status::Done => (!sends && outcome.length as usize != len).then_some(Error::CORRUPT),
@@ -168,7 +170,7 @@ fn failed(outcome: &Outcome, len: usize, sends: bool) -> Option<Error> {
     }
 }
 
-/// What the program is told of a transfer that has ended like that.
+/// Converts the status of an ended transfer into the error that the program sees.
 pub(super) fn error_of(status: Status) -> Error {
     match status {
         Status::PeerDead | Status::UnknownNode => Error::UNREACHABLE,

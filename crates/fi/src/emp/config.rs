@@ -1,4 +1,4 @@
-//! Where the station is, and what else the environment says of it.
+//! The configuration of a station, from the environment.
 
 use crate::error::Error;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -6,24 +6,24 @@ use emp_eth::{Config, Mode, Place};
 use sovia_port::impair::Faults;
 use sovia_sys::interface::Interfaces;
 
-/// The place of the station: as [`Place`] reads it, or `off` for none.
+/// The address of the station, in [`Place`]'s format, or `off` for no station.
 const PLACE: &str = "FI_SOVIA_PLACE";
-/// What does the NIC's work: `calls`, `thread`, `thread:PROCESSOR`, or `auto`.
+/// Selects the thread that drives the NIC: `calls`, `thread`, `thread:PROCESSOR` or `auto`.
 const PROGRESS: &str = "FI_SOVIA_PROGRESS";
-/// How often a peer that does not answer is asked before it is given up.
+/// Number of attempts to reach a silent peer, before this end treats the peer as dead.
 const TRIES: &str = "FI_SOVIA_TRIES";
-/// For tests: of a million frames so many have each fault; a seed behind a colon.
+/// For tests: how many of a million frames have each fault, and a seed after a colon.
 const FAULTS: &str = "FI_SOVIA_FAULTS";
-/// Whether peers of this host are reached by its memory: `on`, or `off`, by which they are reached as others are.
+/// `on`: the endpoint reaches peers on this host by shared memory. `off`: it reaches them like peers on other hosts.
 const SHM: &str = "FI_SOVIA_SHM";
-/// Processes of the job on this host, as those that start them say.
+/// Variables in which MPI launchers put the number of the job's processes on this host.
 const LOCAL: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"];
 
-/// The station's configuration; `None` if there is to be none.
+/// Reads the station's configuration; `None` if the environment asks for no station.
 ///
 /// # Errors
-/// [`Error::INVALID`] for values that mean nothing.
+/// Returns [`Error::INVALID`] for invalid values.
 pub(super) fn config(
     key: u64,
     variable: impl Fn(&str) -> Option<String>,
@@ -50,10 +50,10 @@ pub(super) fn config(
     Ok(Some(config))
 }
 
-/// Whether peers of this host are reached by its memory.
+/// Returns true if shared memory is to reach peers on this host.
 ///
 /// # Errors
-/// [`Error::INVALID`] for values that mean nothing.
+/// Returns [`Error::INVALID`] for invalid values.
 pub(crate) fn uses_shm(variable: impl Fn(&str) -> Option<String>) -> Result<bool, Error> {
     match variable(SHM).as_deref() {
         None | Some("on") => Ok(true),
@@ -68,11 +68,11 @@ fn mode(variable: impl Fn(&str) -> Option<String>) -> Result<Mode, Error> {
         "calls" => Ok(Mode::Calls),
         "thread" => Ok(Mode::Thread { processor: None }),
         "auto" => {
-            // Processors that this process may run on.
+            // Number of processors that this process may run on.
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             let local = LOCAL.iter().find_map(|name| variable(name)?.parse::<usize>().ok());
-            // One for each process and one for its NIC, and one for whatever else runs. Where it is not known how many others there
-            // are, none is to spare.
+            // A NIC thread needs a processor of its own: one for each process, one for each NIC, and one for everything
+            // else. If the number of processes is unknown, no processor is spare.
             let is_spare = local.is_some_and(|local| processors > local.saturating_mul(2));
             Ok(if is_spare { Mode::Thread { processor: None } } else { Mode::Calls })
         }
@@ -84,7 +84,7 @@ fn mode(variable: impl Fn(&str) -> Option<String>) -> Result<Mode, Error> {
     }
 }
 
-/// The first address of this host's that others may reach.
+/// Returns this host's first address that other hosts may reach.
 fn own_address() -> Option<Ipv4Addr> {
     let addresses = Interfaces::watch().ok()?.addresses().ok()?;
     addresses.into_iter().find(|address| !address.is_loopback() && !address.is_unspecified())

@@ -1,29 +1,29 @@
-//! The transport between hosts: EMP's messages.
+//! The transport between hosts, with EMP's messages.
 //!
-//! EMP keeps no message that no receive awaits, and has 640 descriptors for all that is under way. They are divided once, so
-//! that no kind of message waits for another kind's:
+//! EMP drops a message for which no receive is posted, and has 640 descriptors for all transfers. A fixed division of
+//! the descriptors ensures that no kind of message waits for another kind:
 //!
 //! | descriptors | for |
 //! |---|---|
-//! | 256 | receives of whatever is no longer than a room, from any peer: messages, requests, answers |
-//! | 184 | sends of such |
-//! | 64 | receives of parts of long messages, each straight into the program's memory |
+//! | 256 | receives of messages, requests and answers that fit into a room, from any peer |
+//! | 184 | sends of such messages |
+//! | 64 | receives of parts of long messages, each directly into the program's memory |
 //! | 64 | sends of such parts |
 //! | 8 | receives of probes, from any peer |
-//! | 64 | probes: messages without bytes, by which a peer is found dead that owes nothing but an answer |
+//! | 64 | probes: messages without bytes, which detect the death of a peer with no other transfer under way |
 //!
-//! A room's message is copied at both ends, so that the program's buffer is its own again when a call returns, and a message may
-//! wait for its receive. EMP matches messages of a peer with one tag in their order, but they may be complete in another one:
-//! [`session`] puts them in order.
+//! Both ends copy a message that fits into a room. Therefore the program may reuse its buffer when the call returns,
+//! and a message can wait for its receive. EMP matches messages of a peer with one tag in order, but they can complete
+//! in another order. [`session`] restores the order.
 //!
-//! A part of a long message is announced only when there is a receive for it, so none of them is ever sent in vain, and each
-//! that is under way ends, whatever the other peers do.
+//! The sender sends a part of a long message only after the receiver has posted a receive for it. So EMP never drops a
+//! part, and each part under way ends, whatever other peers do.
 //!
-//! - `config`: where the station is, and what else the environment says;
+//! - `config`: the configuration, from the environment;
 //! - `room`: the memory of messages;
 //! - `session`: the order of a peer's messages;
 //! - `bulk`: long messages;
-//! - `far`: all of it together.
+//! - `far`: the station, and all transfers.
 
 mod bulk;
 mod config;
@@ -35,7 +35,7 @@ pub(crate) use config::uses_shm;
 pub(crate) use emp_eth::Node;
 pub(crate) use far::{Far, News};
 
-/// EMP's tags of messages to rooms, and of probes. Those of long messages begin behind them.
+/// EMP's tags of messages into rooms, and of probes. Higher tags are for long messages.
 const EAGER: u32 = 0;
 const PROBE: u32 = 1;
 const FIRST_BULK: u32 = 2;

@@ -1,22 +1,22 @@
-//! Rooms: memory that the NIC receives into and sends from.
+//! Rooms: the memory that the NIC receives into and sends from.
 //!
-//! A room begins with a header: kind, number and session of the message, the tag and the data of its head.
+//! A room begins with a header: kind, number and session of the message, then the tag and the data of its head.
 
 use crate::shm::{Head, Load, MESSAGE_MAX};
 use emp_eth::Piece;
 use std::sync::Arc;
 
-/// Bytes of a header.
+/// Length of a header in bytes.
 pub(super) const HEADER: usize = 32;
-/// Bytes of a room.
+/// Length of a room in bytes.
 const ROOM: usize = (HEADER + MESSAGE_MAX).next_multiple_of(64);
 
-/// What a message says beside its head and its bytes.
+/// Position of a message in its sender's sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The sender's session.
     pub(super) session: u32,
-    /// How many messages the sender has sent in it before.
+    /// Number of messages that the sender sent before in this session.
     pub(super) number: u32,
 }
 
@@ -27,16 +27,16 @@ pub(super) struct Rooms {
     count: usize,
 }
 
-// SAFETY: it is memory without an owner of its own: who may touch which room is said by who holds it.
+// SAFETY: the memory belongs to no thread. Only the holder of a `Room` accesses that room.
 unsafe impl Send for Rooms {}
-// SAFETY: as above.
+// SAFETY: the memory belongs to no thread. Only the holder of a `Room` accesses that room.
 unsafe impl Sync for Rooms {}
 
 /// The right to use a room.
 #[derive(Debug)]
 pub(crate) struct Room(u16);
 
-/// A message in a room that the NIC is done with.
+/// A message in a room that the NIC no longer uses.
 #[derive(Debug)]
 pub(crate) struct Held {
     rooms: Arc<Rooms>,
@@ -45,7 +45,7 @@ pub(crate) struct Held {
 }
 
 impl Rooms {
-    /// So many of them, with the right to use each.
+    /// Returns `count` rooms, and the right to use each of them.
     pub(super) fn new(count: u16) -> (Arc<Rooms>, Vec<Room>) {
         let bytes = vec![0; usize::from(count) * ROOM].into_boxed_slice();
         let base = Box::into_raw(bytes).cast();
@@ -54,16 +54,16 @@ impl Rooms {
     }
 
     fn at(&self, room: &Room) -> *mut u8 {
-        // SAFETY: there are as many rooms.
+        // SAFETY: `new` makes as many rooms as `Room` values, so the number is in bounds.
         unsafe { self.base.add(usize::from(room.0) * ROOM) }
     }
 
-    /// All of a room, to be received into.
+    /// Returns a piece that covers all of a room, for a receive.
     pub(super) fn whole(&self, room: &Room) -> Piece {
         Piece { address: self.at(room).expose_provenance() as u64, length: ROOM }
     }
 
-    /// Writes a message to a room; the piece that is to be sent.
+    /// Writes a message into a room, and returns the piece to send.
     pub(super) fn fill(&self, room: &mut Room, head: Head, mark: Mark, load: Load<'_>) -> Piece {
         let at = self.at(room);
         let mut header = [0; HEADER];
@@ -75,7 +75,7 @@ impl Rooms {
         let before = HEADER + 8 * load.words.len();
         let length = HEADER + load.len();
         assert!(length <= ROOM, "a message longer than a room");
-        // SAFETY: the room is this call's alone, and as long as asserted.
+        // SAFETY: this call has the only access to the room, and the assertion above checks the length.
         unsafe {
             at.copy_from_nonoverlapping(header.as_ptr(), HEADER);
             at.add(HEADER).copy_from_nonoverlapping(load.words.as_ptr().cast(), before - HEADER);
@@ -90,13 +90,14 @@ impl Rooms {
 impl Drop for Rooms {
     fn drop(&mut self) {
         let bytes = core::ptr::slice_from_raw_parts_mut(self.base, self.count * ROOM);
-        // SAFETY: `new` has made it of a box of that length; the NIC is done with it, since the station is dropped before.
+        // SAFETY: `new` made the pointer from a box of this length. The station is dropped before, so the NIC no longer
+        // uses the memory.
         drop(unsafe { Box::from_raw(bytes) });
     }
 }
 
 impl Held {
-    /// A message of `len` bytes, header and all; the room if it has none.
+    /// Wraps a received message of `len` bytes with its header. Returns the room if `len` is too small or too large.
     pub(super) fn new(rooms: &Arc<Rooms>, room: Room, len: usize) -> Result<Held, Room> {
         match (HEADER..=ROOM).contains(&len) {
             true => Ok(Held { rooms: rooms.clone(), room, len }),
@@ -105,11 +106,12 @@ impl Held {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the holder of the room may read it, `len` is no longer than it, and nothing writes there meanwhile.
+        // SAFETY: the holder of the room may read the room. `len` is at most the room's length, and no code
+        // writes to the room meanwhile.
         unsafe { core::slice::from_raw_parts(self.rooms.at(&self.room), self.len) }
     }
 
-    /// What a message says beside its bytes.
+    /// Returns the head of the message.
     pub(crate) fn head(&self) -> Head {
         let bytes = self.bytes();
         let word = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
@@ -123,23 +125,23 @@ impl Held {
         Mark { session: word(4), number: word(8) }
     }
 
-    /// The bytes behind the header.
+    /// Returns the bytes after the header.
     pub(crate) fn body(&self) -> &[u8] {
         &self.bytes()[HEADER..]
     }
 
-    /// Gives the room back.
+    /// Returns the room for another use.
     pub(super) fn into_room(self) -> Room {
         self.room
     }
 
-    /// A copy of the message, to be kept while the room is used again.
+    /// Copies the message, so that its room can be used again.
     pub(super) fn copy(&self) -> Copied {
         Copied { mark: self.mark(), head: self.head(), bytes: self.body().into() }
     }
 }
 
-/// A message that has come before one that was sent before it.
+/// A message that arrived before an earlier message of the same sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copied {
     pub(super) mark: Mark,

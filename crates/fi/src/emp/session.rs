@@ -1,16 +1,17 @@
-//! The order of a peer's messages.
+//! Restores the order of a peer's messages.
 //!
-//! A peer numbers its messages. EMP's receives are met in that order, but a message of many frames of which one was lost is
-//! complete later than those behind it. Those wait here.
+//! A peer numbers its messages. EMP matches messages to receives in this order. But a message of many frames
+//! that lost a frame completes later than the messages after it. The later messages wait here.
 //!
-//! A process that begins anew at a peer's address has another session. Its first message says so.
+//! A process that starts at the address of an earlier peer has another session. The first message of a session marks
+//! its beginning.
 
 use super::room::Mark;
 
-/// Messages that may wait: as many as a peer has under way at most.
+/// Number of messages that may wait: the most that a peer can have under way.
 const EARLY_MAX: usize = super::SENDS;
 
-/// What a peer has sent so far.
+/// The state of a peer's messages.
 #[derive(Debug)]
 pub(super) struct Session<M> {
     session: Option<u32>,
@@ -18,14 +19,14 @@ pub(super) struct Session<M> {
     early: Vec<(Mark, M)>,
 }
 
-/// A message has come.
+/// Position of a message that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It is its turn.
+    /// The next message in order.
     Now,
-    /// One before it has not come yet.
+    /// An earlier message has not arrived yet.
     Early,
-    /// No honest peer sends it.
+    /// Only a corrupt peer sends this message.
     Nowhere,
 }
 
@@ -36,7 +37,7 @@ impl<M> Default for Session<M> {
 }
 
 impl<M> Session<M> {
-    /// Which turn a message has. `begins`: it is one with which a session begins.
+    /// Returns the position of a message. `begins`: the message is the first of a session.
     #[inline]
     pub(super) fn place(&mut self, mark: Mark, begins: bool) -> Place {
         if self.session == Some(mark.session) {
@@ -59,24 +60,24 @@ impl<M> Session<M> {
             self.early.retain(|(early, _)| early.session == mark.session);
             return Place::Now;
         }
-        // It may be one of a session whose beginning has not come yet.
+        // The message may belong to a session whose first message has not arrived yet.
         match self.early.len() < EARLY_MAX {
             true => Place::Early,
             false => Place::Nowhere,
         }
     }
 
-    /// Whether a message may be the peer's last one, though some before it never come.
+    /// Returns true if a message may be the peer's last, although some earlier messages never arrive.
     pub(super) fn may_end(&self, mark: Mark) -> bool {
         self.session.is_none_or(|session| session == mark.session)
     }
 
-    /// Keeps a message that is early.
+    /// Stores an early message.
     pub(super) fn keep(&mut self, mark: Mark, message: M) {
         self.early.push((mark, message));
     }
 
-    /// A message that was early, if it is its turn now.
+    /// Returns a stored message if it is the next in order.
     #[inline]
     pub(super) fn next(&mut self) -> Option<M> {
         if self.early.is_empty() {
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is taken when these come, in that order: session, number.
+    /// Returns the messages that a session delivers when `come` arrive in this order. A message is (session, number).
     fn taken(come: &[(u32, u32)]) -> Vec<(u32, u32)> {
         let mut session = Session::default();
         let mut taken = Vec::new();

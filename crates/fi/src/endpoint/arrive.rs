@@ -1,4 +1,4 @@
-//! Progress: what has arrived is taken in.
+//! Progress: handles arrived messages.
 
 use super::receive::{Kept, Met};
 use super::{Common, Endpoint, IDLE, IDLE_LOOKS, LOOKS};
@@ -11,16 +11,16 @@ use crate::wire::{
 use sovia_sys::{cache, call};
 use sovia_tags::Label;
 
-/// Messages that are taken from one peer before it is another's turn.
+/// Most messages that one round handles from one peer, before the next peer's turn.
 const BATCH: usize = 64;
 
 impl Endpoint {
-    /// Takes in what has arrived, and sends what has been waiting for room.
+    /// Handles arrived messages, and sends messages that wait for room.
     #[inline(always)]
     pub fn progress(&mut self, common: &mut Common) {
         self.looks = self.looks.wrapping_add(1);
         self.idle = self.idle.wrapping_add(1);
-        // As a rule there is nothing, and the sooner that is known, the sooner is the next look.
+        // Usually no message has arrived. A quick check here makes the next look sooner.
         let is_due = self.idle % IDLE_LOOKS == IDLE_LOOKS - 1 || self.looks.is_multiple_of(LOOKS);
         let is_busy = !self.stuck.is_empty() || !self.pulls.is_empty();
         let is_near = !self.inlets.is_empty();
@@ -44,7 +44,7 @@ impl Endpoint {
             self.unstick(common);
         }
         let mut found = is_far_due && self.look_far(common);
-        // Nothing that a message has done adds an inlet or takes one away.
+        // No handler of a message adds or removes inlets.
         let mut inlets = core::mem::take(&mut self.inlets);
         let mut corrupt = None;
         for inlet in &mut inlets {
@@ -81,12 +81,12 @@ impl Endpoint {
         }
     }
 
-    /// Looks for peers that have connected or ended, without waiting for its turn.
+    /// Looks at once for peers that have connected or ended.
     pub fn look(&mut self, common: &mut Common) {
         self.look_around(common);
     }
 
-    /// Takes in all that a peer that has ended had sent.
+    /// Handles all messages that an ended peer sent.
     pub(super) fn read_all(&mut self, common: &mut Common, peer: u32) {
         let Some(at) = self.inlets.iter().position(|inlet| inlet.peer == peer) else { return };
         let mut inlet = self.inlets.swap_remove(at);
@@ -127,7 +127,7 @@ impl Endpoint {
         }
     }
 
-    /// A message that is all there.
+    /// Handles a message with all its bytes.
     #[inline(always)]
     fn message(
         &mut self,
@@ -164,7 +164,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A message whose bytes are the sender's still.
+    /// Handles a message whose bytes are still in the sender's memory.
     fn long_message(
         &mut self,
         common: &mut Common,
@@ -192,7 +192,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The peer wants the bytes of an operation sent.
+    /// Handles the peer's request to send the bytes of an operation.
     fn needed(
         &mut self,
         common: &mut Common,
@@ -214,7 +214,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Bytes for an operation.
+    /// Handles bytes for an operation.
     fn bytes(
         &mut self,
         common: &mut Common,
@@ -224,7 +224,7 @@ impl Endpoint {
     ) -> Result<(), Corrupt> {
         let operation = self.operations.get_mut(head.tag);
         let Some(operation) = operation.filter(|it| it.peer == peer && it.takes) else {
-            // They were copied before the sender knew.
+            // This end copied the bytes itself before the sender knew.
             return Ok(());
         };
         if head.data != operation.got as u64 {
@@ -236,7 +236,7 @@ impl Endpoint {
             self.confirm(peer, origin, Some(Error::KEY));
             return Ok(());
         }
-        // Those beyond have been copied already.
+        // This end has already copied the bytes after `expected`.
         let len = body.len().min(operation.expected - operation.got);
         body.copy_part(len, &operation.buffer, operation.got);
         operation.got += len;

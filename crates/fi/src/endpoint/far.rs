@@ -1,4 +1,4 @@
-//! Peers of other hosts.
+//! Peers on other hosts.
 
 use super::{Common, Endpoint};
 use crate::address::{ADDRESS_LEN, Address};
@@ -9,16 +9,16 @@ use crate::shm::{Body, Corrupt, Head, Load};
 use crate::wire::{BYE, HELLO, KIND, NEED};
 use sovia_sys::{call, clock};
 
-/// A long message from or to another host, whose operation is not over before the NIC is done with the program's memory.
+/// A long message from or to another host. Its operation ends only when the NIC no longer uses the program's memory.
 #[derive(Debug)]
 pub(super) struct Transfer {
     bulk: u64,
-    /// How the operation has ended otherwise.
+    /// The operation's result, if the operation ended before the transfer.
     result: Option<Result<(), Error>>,
 }
 
 impl Endpoint {
-    /// Opens the station for other hosts, if there is to be one.
+    /// Opens the station for other hosts, if the environment asks for one.
     pub(super) fn open_station(
         address: &mut Address,
         variable: impl Fn(&str) -> Option<String>,
@@ -34,14 +34,14 @@ impl Endpoint {
         Ok(far.map(Box::new))
     }
 
-    /// Tells a peer of another host who this is; false if that is not possible now.
+    /// Sends this endpoint's address to a peer on another host. Returns false if that is not possible now.
     #[cold]
     pub(super) fn open_far(&mut self, peer: u32) -> Result<bool, Error> {
         let its = &self.peers[peer as usize];
         let address = its.address;
         let (place, secret) = address.far().ok_or(Error::UNREACHABLE)?;
         let far = self.far.as_mut().ok_or(Error::UNREACHABLE)?;
-        // A process that was there before has not been found dead yet.
+        // An earlier process at this place has not been found dead yet.
         let is_other = |it: &super::Peer| {
             it.address != address && it.node.and_then(|node| far.place_of(node)) == Some(place)
         };
@@ -66,7 +66,7 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Takes in what has come from other hosts; whether there was anything.
+    /// Handles events from other hosts. Returns true if an event has come.
     #[cold]
     pub(super) fn look_far(&mut self, common: &mut Common) -> bool {
         let Some(far) = &mut self.far else { return false };
@@ -113,7 +113,7 @@ impl Endpoint {
             !its.is_gone && its.node == Some(node)
         });
         let Some(peer) = peer else {
-            // It does not know that it has been given up.
+            // The peer does not know yet that this end has given up.
             if head.kind & KIND != BYE {
                 far.leave(node, true);
             }
@@ -126,7 +126,7 @@ impl Endpoint {
         }
     }
 
-    /// A node says who it is.
+    /// Handles a node's HELLO, which contains the node's address.
     fn greeted(&mut self, common: &mut Common, node: Node, body: &Body<'_>) {
         let mut addresses = Vec::with_capacity(2 * ADDRESS_LEN);
         body.append_to(0, &mut addresses);
@@ -143,7 +143,7 @@ impl Endpoint {
         let number = self.number_of(common, &from);
         let peer = self.intern(from, number);
         if let Some(before) = before.filter(|before| *before != peer) {
-            // Another process was there. What was under way with that one has ended.
+            // Another process was at this place. Its transfers have ended.
             self.peers[before as usize].node = None;
             if let Some(far) = &mut self.far {
                 far.lose(node, Error::GONE, true);
@@ -160,14 +160,14 @@ impl Endpoint {
         its.node = Some(node);
     }
 
-    /// Asks peers of other hosts whether they are there.
+    /// Probes peers on other hosts, to find out whether they are alive.
     pub(super) fn probe_far(&mut self) {
         if let Some(far) = &mut self.far {
             far.probe(clock::now_ns());
         }
     }
 
-    /// Receives the bytes of an operation from a node, straight into its buffer.
+    /// Starts to receive the bytes of an operation from a node, directly into the operation's buffer.
     pub(super) fn receive_far(&mut self, common: &mut Common, peer: u32, node: Node, id: u64) {
         let Some(operation) = self.operations.get_mut(id) else { return };
         let len = operation.expected;
@@ -178,7 +178,7 @@ impl Endpoint {
         self.transfers.insert(id, Transfer { bulk, result: None });
     }
 
-    /// There are receives for the bytes of an operation.
+    /// Tells the sender up to which byte receives are posted for an operation.
     fn posted(&mut self, node: Node, id: u64, tag: u32, upto: usize) {
         let Some(operation) = self.operations.get_mut(id) else { return };
         let (peer, expected) = (operation.peer, operation.expected as u64);
@@ -189,7 +189,7 @@ impl Endpoint {
         }
     }
 
-    /// A peer has receives for bytes of an operation.
+    /// Handles a peer's report that it has posted receives for bytes of an operation.
     pub(super) fn needed_far(
         &mut self,
         peer: u32,
@@ -217,7 +217,7 @@ impl Endpoint {
         far.allow(bulk, tag, upto).map_err(|_| Corrupt("receives up to nowhere"))
     }
 
-    /// Whether an operation's end has to wait for its long message's.
+    /// Returns true if the end of an operation must wait for the end of its long message. Keeps `result` until then.
     #[inline]
     pub(super) fn is_held(&mut self, id: u64, result: Result<(), Error>) -> bool {
         if self.transfers.is_empty() {
@@ -228,18 +228,18 @@ impl Endpoint {
         true
     }
 
-    /// The NIC is done with the memory of an operation.
+    /// Handles the end of a long message: the NIC no longer uses the memory of operation `id`.
     fn transferred(&mut self, common: &mut Common, id: u64, result: Result<(), Error>) {
         let Some(Transfer { result: told, .. }) = self.transfers.remove(&id) else { return };
         let Some(operation) = self.operations.get_mut(id) else { return };
         let (peer, takes) = (operation.peer, operation.takes);
         match (told, result) {
-            // The receiver has said that it has got all.
+            // The receiver has already confirmed the operation.
             (Some(told), _) if !takes || told.is_err() => {
                 self.end(common, peer, id, told);
             }
             (_, Ok(())) if takes => self.arrived_all(common, peer, id),
-            // It is over when the receiver says so.
+            // The operation ends when the receiver confirms it.
             (_, Ok(())) => {}
             (_, Err(error)) => {
                 self.end(common, peer, id, Err(error));
@@ -248,14 +248,14 @@ impl Endpoint {
     }
 }
 
-/// What was sent to other hosts gets there though the program closes the endpoint at once.
+/// Delivers messages to other hosts even if the program closes the endpoint at once.
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let Some(far) = self.far.take() else { return };
         let peers = &mut self.peers;
         far.close(|far| {
             let mut is_all = true;
-            // One to which nothing was ever sent has nothing to wait for.
+            // A peer to which nothing was ever sent needs no BYE.
             let told = |peer: &&mut super::Peer| peer.outlet.is_some() && !peer.is_gone;
             for peer in peers.iter_mut().filter(told) {
                 is_all &= peer.node.is_none() || peer.flush(Some(far)) != Ok(false);

@@ -1,4 +1,4 @@
-//! Endpoints: what a program sends from and receives at.
+//! Endpoints, which send and receive a program's messages.
 
 mod arrive;
 mod far;
@@ -30,7 +30,7 @@ use receive::{Kept, Receive};
 use sovia_tags::{Label, Matcher};
 use std::collections::HashMap;
 
-/// What the endpoints of a domain share.
+/// Objects that the endpoints of a domain share.
 #[derive(Debug, Default)]
 pub struct Common {
     /// Completion queues.
@@ -43,12 +43,12 @@ pub struct Common {
     pub regions: Regions,
 }
 
-/// Where what an endpoint has done is told.
+/// The queues and counters to which an endpoint reports, and its address vector.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Bindings {
-    /// The queue for what it sends, reads and writes.
+    /// The queue for sends, reads and writes.
     pub send_queue: Option<usize>,
-    /// The queue for what it receives.
+    /// The queue for receives.
     pub receive_queue: Option<usize>,
     /// Counters of sends, receives, reads, writes, and reads and writes by peers.
     pub counters: [Option<usize>; 6],
@@ -56,7 +56,7 @@ pub struct Bindings {
     pub vector: Option<usize>,
 }
 
-/// Which of an endpoint's counters.
+/// Selects one of an endpoint's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
     /// Messages sent.
@@ -73,42 +73,42 @@ pub enum Count {
     RemoteWrite,
 }
 
-/// An endpoint: reliable, without connections.
+/// A reliable endpoint without connections.
 #[derive(Debug)]
 pub struct Endpoint {
     address: Address,
     bindings: Bindings,
     station: Station,
-    /// By which other hosts are reached, if they are.
+    /// The station for other hosts, if there is one.
     far: Option<Box<Far>>,
     uses_shm: bool,
-    /// Long messages of other hosts', by the operations that they belong to.
+    /// Long messages from and to other hosts, by operation.
     transfers: HashMap<u64, Transfer>,
     peers: Vec<Peer>,
     by_address: HashMap<Address, u32>,
-    /// The peer of each number of the address vector that has been used; `NO_PEER` for others.
+    /// The peer of each used number of the address vector; `NO_PEER` for other numbers.
     by_number: Vec<u32>,
     inlets: Vec<Inlet>,
     tagged: Matcher<Receive, Kept>,
     plain: Matcher<Receive, Kept>,
     claimed: Vec<(usize, Label, Kept)>,
     operations: Slab<Operation>,
-    /// Buffers for messages that no receive awaits.
+    /// Free buffers for messages that no receive awaits.
     spare: Vec<Vec<u8>>,
-    /// Peers to which there is something to send as soon as there is room.
+    /// Peers with data that waits for room.
     stuck: Vec<u32>,
-    /// Operations of whose bytes this end may copy some by itself.
+    /// Operations whose last bytes this end may copy from the peer's memory.
     pulls: Vec<u64>,
-    /// Looks for messages so far, and how many of the last have found none.
+    /// Number of looks for messages so far, and number of looks in vain since the last message.
     looks: u32,
     idle: u32,
-    /// Looks so far when the last message was sent.
+    /// Value of `looks` at the last send.
     sent_at: u32,
-    /// Bytes that must be left in a receive for many messages.
+    /// A multi-receive ends when fewer than this number of bytes are free.
     pub min_multi_receive: usize,
 }
 
-/// What a peer sends by.
+/// Incoming messages of a peer.
 #[derive(Debug)]
 struct Inlet {
     peer: u32,
@@ -116,26 +116,27 @@ struct Inlet {
 }
 
 const NO_PEER: u32 = u32::MAX;
-/// Looks for messages for each look at the station, which takes a system call.
+/// Number of looks for messages per look at the station. A look at the station takes a system call.
 const LOOKS: u32 = 4096;
-/// The same, while all are in vain.
+/// Like [`LOOKS`], while no messages arrive.
 const IDLE_LOOKS: u32 = 256;
-/// Looks in vain after which the processor is offered to other threads, at each look at the station.
+/// Number of looks in vain, after which each look at the station also yields the processor to other threads.
 const IDLE: u32 = 2048;
 
 impl Endpoint {
-    /// A new one, which peers can reach from now on. The environment says where other hosts reach it (docs/develop/mpi.md).
+    /// Opens an endpoint that peers can reach at once. The environment selects its address for other hosts
+    /// (docs/develop/mpi.md).
     ///
     /// # Errors
-    /// What the system says; [`Error::INVALID`] if the environment names no place for other hosts to reach it.
+    /// Returns the system's errors, or [`Error::INVALID`] if the environment is invalid.
     pub fn new(bindings: Bindings) -> Result<Endpoint, Error> {
         Endpoint::with(bindings, |name| std::env::var(name).ok())
     }
 
-    /// A new one with those variables in the place of the environment's.
+    /// Like [`Endpoint::new`], with `variable` in place of the environment.
     ///
     /// # Errors
-    /// As for [`Endpoint::new`].
+    /// Returns the errors of [`Endpoint::new`].
     pub fn with(
         bindings: Bindings,
         variable: impl Fn(&str) -> Option<String>,
@@ -168,17 +169,17 @@ impl Endpoint {
         })
     }
 
-    /// Its address.
+    /// Returns the endpoint's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// A descriptor that is readable when a peer connects or ends.
+    /// Returns a descriptor that is readable when a peer connects or ends.
     pub fn news(&self) -> i32 {
         self.station.raw()
     }
 
-    /// Changes where it tells what it has done.
+    /// Replaces the queues and counters to which the endpoint reports.
     pub fn bind(&mut self, bindings: Bindings) {
         self.bindings = bindings;
     }
@@ -188,7 +189,7 @@ impl Endpoint {
         if received { self.bindings.receive_queue } else { self.bindings.send_queue }
     }
 
-    /// Tells that an operation is over.
+    /// Reports the success of an operation to its counter, and if `tell` to its queue.
     #[inline(always)]
     fn complete(&self, common: &mut Common, count: Count, tell: bool, completion: Completion) {
         if let Some(counter) = self.counter(common, count) {
@@ -199,7 +200,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells that an operation has failed.
+    /// Reports the failure of an operation to its counter and its queue.
     fn fail(&self, common: &mut Common, count: Count, failure: Failure) {
         if let Some(counter) = self.counter(common, count) {
             counter.errors += 1;

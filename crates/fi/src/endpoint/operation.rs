@@ -1,4 +1,4 @@
-//! Operations that are under way: what has been asked of a peer and not been answered yet.
+//! Operations under way: requests to a peer that have no answer yet.
 
 use super::{Common, Count, Endpoint};
 use crate::completion::{Completion, Failure};
@@ -10,31 +10,32 @@ use crate::wire::Pieces;
 /// An operation under way.
 #[derive(Debug)]
 pub(super) struct Operation {
-    /// The only peer that may speak of it.
+    /// The only peer whose messages may name this operation.
     pub(super) peer: u32,
-    /// The program's memory that is read from or written to.
+    /// The program's memory for the bytes.
     pub(super) buffer: Buffer,
-    /// Whether bytes of the peer's go to the buffer.
+    /// Set if bytes from the peer go into the buffer.
     pub(super) takes: bool,
-    /// Bytes that have arrived, from the first on, and bytes that are to: those behind them have been copied.
+    /// Number of bytes that have arrived, from the start, and number of bytes that must arrive. This end has copied the
+    /// bytes after `expected` itself.
     pub(super) got: usize,
     pub(super) expected: usize,
-    /// Where in the peer's memory the bytes are, if they can be copied from there.
+    /// Addresses of the bytes in the peer's memory, if this end can copy from there.
     pub(super) pieces: Option<Pieces>,
-    /// What is told at its end, to which counter, and whether the queue is told of success.
+    /// The completion at the end, its counter, and a flag: set if the queue gets an entry for success.
     pub(super) completion: Completion,
     pub(super) count: Count,
     pub(super) tell: bool,
-    /// Of a receive: bytes beyond its buffer.
+    /// For a receive: number of bytes that do not fit into the buffer.
     pub(super) excess: usize,
-    /// Of a receive: the sender's id of it.
+    /// For a receive: the sender's number of the operation.
     pub(super) origin: Option<u64>,
-    /// Of a peer's write: the region, which the program may take back meanwhile. `buffer` is a part of it.
+    /// For a peer's write: the region of `buffer`. The program may deregister the region meanwhile.
     pub(super) region: Option<Registration>,
 }
 
 impl Endpoint {
-    /// Ends an operation that the peer may end; whether there was one.
+    /// Ends operation `id` of `peer`. Returns true if such an operation exists.
     pub(super) fn end(
         &mut self,
         common: &mut Common,
@@ -54,7 +55,7 @@ impl Endpoint {
         true
     }
 
-    /// Tells the end of an operation.
+    /// Reports the end of an operation.
     pub(super) fn tell(
         &mut self,
         common: &mut Common,

@@ -1,4 +1,4 @@
-//! Peers: other endpoints, and this one as its own neighbour.
+//! Peers: other endpoints, and this endpoint if it sends to itself.
 
 use super::{Common, Endpoint, Inlet, NO_PEER};
 use crate::address::Address;
@@ -10,33 +10,33 @@ use crate::memory::OtherMemory;
 use crate::shm::{Corrupt, Head, Link, Load, News, Station, Writer};
 use std::collections::VecDeque;
 
-/// What is known of a peer.
+/// State of a peer.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: Address,
-    /// Its number in the address vector, for what has to be told.
+    /// The peer's number in the address vector, for completions.
     pub(super) number: u64,
     pub(super) outlet: Option<Outlet>,
-    /// The connections, ours and its own.
+    /// The connections: the first opened by this end, the second opened by the peer.
     links: [Option<Link>; 2],
-    /// Its memory, once it is known which process it is.
+    /// The peer's memory, once this end knows the peer's process.
     pub(super) memory: Option<OtherMemory>,
-    /// What waits for room.
+    /// Answers and bytes that wait for room.
     pub(super) answers: VecDeque<Answer>,
     pub(super) pushes: VecDeque<super::push::Push>,
-    /// Whether it is in the list of those to which something is to be sent.
+    /// Set while the peer is in [`Endpoint::stuck`].
     pub(super) is_stuck: bool,
     pub(super) is_gone: bool,
-    /// Its number at the station for other hosts, if it is reached by that.
+    /// The peer's number at the station for other hosts, if the station reaches the peer.
     pub(super) node: Option<Node>,
 }
 
-/// How messages go to a peer. Each transport is a variant.
+/// The transport of messages to a peer. Each transport is a variant.
 #[derive(Debug)]
 pub(super) enum Outlet {
-    /// By a segment.
+    /// A segment on this host.
     Shm(Writer),
-    /// By the station for other hosts.
+    /// The station for other hosts.
     Far(Node),
 }
 
@@ -73,11 +73,11 @@ pub(super) struct Answer {
     words: Vec<u64>,
 }
 
-/// Answers that may wait for one peer: more than an honest one asks for before it reads any.
+/// Most answers that may wait for one peer. A correct peer never requests as many before it reads any.
 const ANSWERS_MAX: usize = 1 << 20;
 
 impl Endpoint {
-    /// The peer of that number in the address vector.
+    /// Returns the peer with number `number` in the address vector.
     #[inline(always)]
     pub(super) fn peer_of(&mut self, common: &Common, number: u64) -> Result<u32, Error> {
         match self.by_number.get(number as usize) {
@@ -100,7 +100,7 @@ impl Endpoint {
         Ok(peer)
     }
 
-    /// Forgets what it knows of a number of the address vector.
+    /// Removes a number of the address vector.
     pub fn forget(&mut self, number: u64) {
         let Some(peer) = self.by_number.get_mut(number as usize) else { return };
         let known = core::mem::replace(peer, NO_PEER);
@@ -110,7 +110,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells a peer's number that it has got just now.
+    /// Records a peer's new number in the address vector.
     pub fn note(&mut self, address: &Address, number: u64) {
         if let Some(&peer) = self.by_address.get(address) {
             let known = &mut self.peers[peer as usize].number;
@@ -142,14 +142,14 @@ impl Endpoint {
         peer
     }
 
-    /// Sends to a peer, which is connected to if it has not been; false if there is no room now.
+    /// Sends a message to a peer, and connects first if necessary. Returns false if no room is free now.
     #[inline(always)]
     pub(super) fn put(&mut self, peer: u32, head: Head, load: Load<'_>) -> Result<bool, Error> {
         let its = &mut self.peers[peer as usize];
         if let Some(outlet) = &mut its.outlet
             && !its.is_stuck
         {
-            // One after the other, without a look at what has arrived.
+            // This is another send without a look for messages in between.
             if core::mem::replace(&mut self.sent_at, self.looks) == self.looks {
                 outlet.expect_more();
             }
@@ -168,7 +168,7 @@ impl Endpoint {
             return Ok(false);
         }
         let its = &mut self.peers[peer as usize];
-        // What waits goes first.
+        // Waiting messages go first.
         if !its.flush(self.far.as_deref_mut())? {
             return Ok(false);
         }
@@ -176,7 +176,7 @@ impl Endpoint {
         outlet.send(self.far.as_deref_mut(), head, load)
     }
 
-    /// Connects to a peer; false if that is not possible now.
+    /// Connects to a peer. Returns false if that is not possible now.
     pub(super) fn open(&mut self, peer: u32) -> Result<bool, Error> {
         let its = &mut self.peers[peer as usize];
         if !self.uses_shm || !its.address.is_near() {
@@ -184,7 +184,7 @@ impl Endpoint {
         }
         let (writer, link) = match self.station.connect(&its.address, peer) {
             Err(Error::AGAIN) => return Ok(false),
-            // Of another user.
+            // The peer belongs to another user, so shared memory is not possible.
             Err(Error::ACCESS) => return self.open_far(peer),
             connected => connected?,
         };
@@ -196,7 +196,7 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Sends an answer, now or as soon as there is room.
+    /// Sends an answer, now or as soon as room is free.
     pub(super) fn answer(&mut self, peer: u32, head: Head, words: &[u64]) {
         match self.put(peer, head, Load { words, buffer: None }) {
             Ok(true) => {}
@@ -209,12 +209,12 @@ impl Endpoint {
                     its.is_gone = true;
                 }
             }
-            // Whatever it waits for, it waits in vain: it is gone, or sees that we have given up.
+            // The answer cannot be sent. Closing the link tells a living peer that this end has given up.
             Err(_) => self.peers[peer as usize].links[1] = None,
         }
     }
 
-    /// Has something for the peer sent when there is room.
+    /// Adds the peer to the list of peers with data that waits for room.
     pub(super) fn is_stuck(&mut self, peer: u32) {
         let its = &mut self.peers[peer as usize];
         if !core::mem::replace(&mut its.is_stuck, true) {
@@ -222,7 +222,7 @@ impl Endpoint {
         }
     }
 
-    /// Looks whether peers have connected or ended.
+    /// Looks for peers that have connected or ended.
     #[cold]
     pub(super) fn look_around(&mut self, common: &mut Common) {
         self.probe_far();
@@ -234,13 +234,13 @@ impl Endpoint {
                     let number = self.number_of(common, &address);
                     let peer = self.intern(address, number);
                     let its = &mut self.peers[peer as usize];
-                    // An honest peer connects once.
+                    // A correct peer connects once.
                     if its.is_gone || its.links[1].is_some() {
                         continue;
                     }
                     self.inlets.push(Inlet { peer, reader });
                     let Ok(link) = self.station.link(socket, peer) else {
-                        // The process has ended.
+                        // The peer's process has ended.
                         self.lose(common, peer, Error::GONE);
                         continue;
                     };
@@ -263,7 +263,8 @@ impl Endpoint {
         common.vectors.get(self.bindings.vector?)?.as_ref()?.number_of(address)
     }
 
-    /// Gives a peer up. What it has sent completely is received, whatever needs it fails.
+    /// Gives up a peer. Handles all messages that the peer sent completely, and fails all operations that need the
+    /// peer.
     pub(super) fn lose(&mut self, common: &mut Common, peer: u32, error: Error) {
         if error == Error::GONE {
             self.read_all(common, peer);
@@ -285,7 +286,7 @@ impl Endpoint {
         if let (Some(node), Some(far)) = (node, &mut self.far) {
             far.lose(node, error, false);
         }
-        // Receives from this peer alone would wait for ever.
+        // Receives from only this peer would wait forever.
         for tagged in [true, false] {
             let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
             let mut lost = Vec::new();
@@ -302,7 +303,7 @@ impl Endpoint {
 }
 
 impl Peer {
-    /// Sends answers that wait; whether that was all of them.
+    /// Sends waiting answers. Returns true if none is left.
     pub(super) fn flush(&mut self, mut far: Option<&mut Far>) -> Result<bool, Error> {
         let Some(outlet) = &mut self.outlet else { return Ok(false) };
         while let Some(answer) = self.answers.front() {

@@ -1,9 +1,9 @@
-//! Bytes that are sent in many messages, and those that this end copies from a peer's memory meanwhile.
+//! Sends the bytes of long messages in parts, while the receiver may copy other bytes from the sender's memory.
 //!
-//! Two processors copy faster than one, and a copy by a segment that fits the caches is faster than one by the kernel. But
-//! a sender that does something else sends nothing. So both work at a long message: the sender sends it from its
-//! first byte on; a receiver that finds nothing to receive copies it from its last byte on, a step at a time, and
-//! tells the sender what it need not send any more.
+//! Two processors copy faster than one. If the caches hold the segment, a copy through the segment is faster than a
+//! copy by the kernel. But a sender that is busy elsewhere sends nothing. So both ends work on a long message. The
+//! sender sends from the first byte on. A receiver that has no other message copies from the last byte backwards, in
+//! steps. The receiver then tells the sender which bytes the sender need not send.
 
 use super::{Common, Endpoint};
 use crate::error::Error;
@@ -12,36 +12,36 @@ use crate::memory::{Buffer, Piece};
 use crate::shm::{EAGER_MAX, Head, Load};
 use crate::wire::{BYTES, DONE, ENOUGH};
 
-/// Bytes on their way to a peer's operation.
+/// Bytes on their way to an operation of a peer.
 #[derive(Debug)]
 pub(super) struct Push {
     pub(super) from: From,
-    /// The peer's id of its operation.
+    /// The peer's number of its operation.
     pub(super) to: u64,
     pub(super) sent: usize,
     pub(super) len: usize,
 }
 
-/// Where they come from.
+/// Source of the bytes of a [`Push`].
 #[derive(Debug)]
 pub(super) enum From {
-    /// The buffer of an operation of this endpoint's.
+    /// The buffer of an operation of this endpoint.
     Operation(u64),
-    /// A region, which the program may take back meanwhile: key and address.
+    /// A region, as key and address. The program may deregister the region meanwhile.
     Region(u64, u64),
-    /// Bytes of their own.
+    /// Bytes that the push owns.
     Own(Vec<u8>),
 }
 
-/// Messages that are sent before what the peer says is looked at again.
+/// Number of messages sent before the next look at the peer's messages.
 const BATCH: usize = 8;
-/// Looks in vain after which this end copies bytes by itself.
+/// Number of looks in vain, after which this end copies bytes itself.
 const PATIENCE: u32 = 32;
-/// Bytes that it copies then.
+/// Number of bytes that this end copies in one step.
 const STEP: usize = 64 << 10;
 
 impl Endpoint {
-    /// Copies the last bytes of a long message that is on its way, if the sender seems to do something else.
+    /// Copies the last bytes of a long message, if the sender seems to be busy elsewhere.
     #[cold]
     pub(super) fn pull_on(&mut self, common: &mut Common) {
         let Some(&id) = self.pulls.last() else { return };
@@ -62,7 +62,7 @@ impl Endpoint {
         let at = operation.expected - len;
         let part = pieces.part(at, len);
         if memory.read(&operation.buffer, at, part.as_slice()).is_err() {
-            // The sender sends them, or its end is told.
+            // The sender sends the bytes, or this end learns of the sender's end.
             operation.pieces = None;
             return;
         }
@@ -75,14 +75,14 @@ impl Endpoint {
         }
     }
 
-    /// The last byte of an operation has arrived.
+    /// Ends an operation whose last byte has arrived, and confirms this to the peer.
     pub(super) fn arrived_all(&mut self, common: &mut Common, peer: u32, id: u64) {
         let origin = self.operations.get_mut(id).and_then(|operation| operation.origin);
         self.end(common, peer, id, Ok(()));
         self.confirm(peer, origin, None);
     }
 
-    /// The peer does not want the last bytes of an operation.
+    /// Handles the peer's message that it does not need the last bytes of an operation.
     pub(super) fn enough(&mut self, peer: u32, head: Head) {
         let is_it = |push: &&mut Push| matches!(push.from, From::Operation(id) if id == head.tag);
         let pushes = &mut self.peers[peer as usize].pushes;
@@ -91,14 +91,14 @@ impl Endpoint {
         }
     }
 
-    /// Has bytes sent, as there is room for them.
+    /// Sends bytes to a peer, as room becomes free.
     pub(super) fn push(&mut self, common: &Common, peer: u32, push: Push) {
         self.peers[peer as usize].pushes.push_back(push);
         self.is_stuck(peer);
         self.push_on(common, peer);
     }
 
-    /// Sends what waits for room, to all peers.
+    /// Sends waiting data to all peers.
     #[cold]
     pub(super) fn unstick(&mut self, common: &Common) {
         for peer in core::mem::take(&mut self.stuck) {
@@ -110,10 +110,10 @@ impl Endpoint {
         self.stuck.retain(|peer| peers[*peer as usize].is_stuck);
     }
 
-    /// Sends what waits for room, to one peer.
+    /// Sends waiting data to one peer.
     fn push_on(&mut self, common: &Common, peer: u32) {
         let done = self.try_push(common, peer).unwrap_or_else(|_| {
-            // The connection is over, which its end will tell.
+            // The connection has ended. Its end is reported elsewhere.
             let its = &mut self.peers[peer as usize];
             its.answers.clear();
             its.pushes.clear();
@@ -139,7 +139,7 @@ impl Endpoint {
         for _ in 0..BATCH {
             let Some(push) = its.pushes.front_mut() else { return Ok(true) };
             let is_over = match push.from {
-                // The peer has got it all.
+                // The operation has ended: the peer has all bytes.
                 From::Operation(id) => self.operations.get_mut(id).is_none(),
                 From::Region(..) | From::Own(_) => false,
             };
@@ -161,7 +161,7 @@ impl Endpoint {
                 }
                 From::Own(bytes) => {
                     let piece = Piece { address: bytes.as_ptr().addr(), len: bytes.len() };
-                    // SAFETY: the bytes live as long as the push, and the buffer ends before.
+                    // SAFETY: the bytes live as long as the push, and the buffer is dropped before the push.
                     owned = unsafe { Buffer::new(&[piece]) }?;
                     Some((&owned, push.sent, len))
                 }
@@ -172,7 +172,7 @@ impl Endpoint {
                     let load = Load { words: &[], buffer: Some(buffer) };
                     outlet.send(self.far.as_deref_mut(), head, load)
                 }
-                // The region has been taken back: the peer's operation fails.
+                // The program has deregistered the region, so the peer's operation fails.
                 None => {
                     let data = Error::CANCELED.0 as u64;
                     let head = Head { kind: DONE, data, ..head };

@@ -1,4 +1,4 @@
-//! Receives, and messages that no receive awaits.
+//! Receives, and messages that arrive before their receive.
 
 use super::operation::Operation;
 use super::{Common, Count, Endpoint};
@@ -13,57 +13,57 @@ use sovia_tags::{Label, Pattern, Posted};
 /// A receive as the program posts it.
 #[derive(Debug)]
 pub struct Post {
-    /// Where the message goes.
+    /// Memory for the message.
     pub buffer: Buffer,
-    /// By what the program names it.
+    /// The value by which the program identifies the receive.
     pub context: usize,
-    /// Whether the completion queue is told of success.
+    /// Set if the completion queue gets an entry for success.
     pub tell: bool,
-    /// Whether it takes messages with tags, or those without.
+    /// Set if the receive takes messages with tags, clear for messages without tags.
     pub tagged: bool,
-    /// The only source, as a number of the address vector.
+    /// The only source to accept, as a number of the address vector.
     pub source: Option<u64>,
-    /// The tag, and which of its bits do not matter.
+    /// The tag to match, except the bits in `ignore`.
     pub tag: u64,
-    /// Bits that do not matter.
+    /// Bits of the tag that do not matter.
     pub ignore: u64,
-    /// Whether it takes messages one behind the other until little room is left.
+    /// Set if the receive takes several messages, until little room is left (a multi-receive).
     pub multi: bool,
 }
 
-/// What is asked about messages that no receive awaits.
+/// Query about messages that no receive awaits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// Whether there is one.
+    /// Looks for a matching message.
     Look,
-    /// The same, and it is to wait for a receive with the same context.
+    /// Reserves a matching message for a later receive with the same context.
     Claim,
-    /// The same, and it is not wanted.
+    /// Discards a matching message.
     Discard,
 }
 
-/// A receive that waits.
+/// A receive that waits for its message.
 #[derive(Debug)]
 pub(super) struct Receive {
     pub(super) context: usize,
     pub(super) buffer: Buffer,
     pub(super) tell: bool,
-    /// Of one for many messages: bytes used so far.
+    /// For a multi-receive: number of bytes used so far.
     pub(super) used: Option<usize>,
-    /// Of a part of such a one: whether the whole is over with it.
+    /// For a part of a multi-receive: set if the whole ends with this part.
     pub(super) is_last: bool,
 }
 
-/// A message that waits.
+/// A message that waits for its receive.
 #[derive(Debug)]
 pub(super) enum Kept {
-    /// It is all there.
+    /// A message with all its bytes.
     Whole { bytes: Vec<u8>, data: Option<u64>, id: Option<u64> },
-    /// Its bytes are the sender's still.
+    /// A message whose bytes are still in the sender's memory.
     Long { id: u64, len: usize, pieces: Pieces, data: Option<u64> },
 }
 
-/// What is known of a message that has met its receive.
+/// Facts about a message that has met its receive.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Met {
     pub(super) peer: u32,
@@ -88,7 +88,7 @@ impl Kept {
 }
 
 impl Receive {
-    /// What a completion says of any receive like this one.
+    /// Returns the fields of a completion that any message of this receive has.
     pub(super) fn blank(&self, tagged: bool) -> Completion {
         let kind = if tagged { flag::TAGGED } else { flag::MSG };
         let flags = flag::RECV | kind;
@@ -100,7 +100,8 @@ impl Receive {
         }
     }
 
-    /// Of a receive for many messages what takes one of `len` bytes, and whether it is the last: see [`Receive::split`].
+    /// For a multi-receive: returns the part for a message of `len` bytes, and true if the part is the last. See
+    /// [`Receive::split`].
     #[inline(always)]
     pub(super) fn part(&mut self, len: usize, left: usize) -> Option<(Receive, bool)> {
         self.used?;
@@ -109,12 +110,12 @@ impl Receive {
         Some((part, is_last))
     }
 
-    /// The part of a receive for many messages that takes one of `len` bytes. The whole is over if less than `left` bytes
-    /// remain of it.
+    /// Splits off the part of a multi-receive that takes a message of `len` bytes. The whole ends if fewer than `left`
+    /// bytes remain.
     pub(super) fn split(&mut self, len: usize, left: usize) -> Receive {
         let at = self.used.unwrap_or(0);
         let room = self.buffer.len().saturating_sub(at);
-        // Places for messages begin at words.
+        // Messages begin at multiples of 8 bytes.
         let next = (at + len.min(room)).next_multiple_of(8);
         self.used = Some(next);
         let is_last = next.saturating_add(left.max(1)) > self.buffer.len();
@@ -124,7 +125,7 @@ impl Receive {
 }
 
 impl Met {
-    /// What is told of a message of `len` bytes that meets `receive`; and its bytes for which there is no room.
+    /// Returns the completion of `receive` for a message of `len` bytes, and the number of bytes that do not fit.
     #[inline(always)]
     pub(super) fn completion(
         &self,
@@ -153,7 +154,7 @@ impl Endpoint {
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`Error::INVALID`] if it names a source that the address vector does not have.
+    /// Returns [`Error::INVALID`] if the address vector does not have the source.
     #[inline(always)]
     pub fn receive(&mut self, common: &mut Common, post: Post) -> Result<(), Error> {
         let source = match post.source {
@@ -165,7 +166,7 @@ impl Endpoint {
         if post.multi || is_gone || matcher.messages() > 0 {
             return self.receive_slowly(common, post, source);
         }
-        // Each word is written to its place at once: see `completion`.
+        // Writes each word directly into its final place. `completion` explains the cost of a copy.
         let Post { buffer, context, tell, tag, ignore, .. } = post;
         let receive = Receive { context, buffer, tell, used: None, is_last: false };
         matcher.wait(Pattern { source, tag, ignore }, receive);
@@ -201,7 +202,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A receive for many messages takes those that have been kept; whether it is over then.
+    /// Gives waiting messages to a multi-receive. Returns true if the receive is over.
     fn receive_kept(
         &mut self,
         common: &mut Common,
@@ -223,16 +224,17 @@ impl Endpoint {
         }
     }
 
-    /// Bytes that must be left of a receive for many messages when this one has come. A long one is the last, for it
-    /// comes by and by: those before it have all been received when it is.
+    /// Returns the number of free bytes that a multi-receive needs after this message to stay posted. A long message is
+    /// always the last, because its bytes arrive over time and the messages before it must be complete when it ends.
     pub(super) fn left_for(&self, long: bool) -> usize {
         if long { usize::MAX } else { self.min_multi_receive }
     }
 
-    /// Asks about messages that no receive awaits, those that have just arrived among them. The answer is a completion, or the failure [`Error::NO_MESSAGE`].
+    /// Looks for a message that no receive awaits, including messages that have just arrived. Reports a completion, or
+    /// the failure [`Error::NO_MESSAGE`], to the receive queue.
     ///
     /// # Errors
-    /// As for [`Endpoint::receive`].
+    /// Returns the errors of [`Endpoint::receive`].
     pub fn probe(&mut self, common: &mut Common, post: &Post, probe: Probe) -> Result<(), Error> {
         self.progress(common);
         let source = post.source.map(|number| self.peer_of(common, number)).transpose()?;
@@ -248,7 +250,7 @@ impl Endpoint {
         let Some((label, kept)) = matcher.peek(pattern) else {
             let completion = Completion { tag: post.tag, ..blank.blank(post.tagged) };
             let failure = Failure { completion, excess: 0, error: Error::NO_MESSAGE };
-            // No counter counts it: nothing has failed.
+            // No counter counts this failure, because no operation has failed.
             if let Some(queue) = super::queue(common, self.bindings.receive_queue) {
                 queue.fail(failure);
             }
@@ -278,10 +280,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Receives the message that was claimed with the same context, or discards it.
+    /// Receives the message that was claimed with the same context. Discards the message unless `wanted`.
     ///
     /// # Errors
-    /// [`Error::INVALID`] if there is none.
+    /// Returns [`Error::INVALID`] if no message was claimed with this context.
     pub fn receive_claimed(
         &mut self,
         common: &mut Common,
@@ -305,7 +307,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Takes a receive back; false if none of that context waits.
+    /// Cancels a receive. Returns false if no receive with this context waits.
     pub fn cancel(&mut self, common: &mut Common, context: usize) -> bool {
         for tagged in [true, false] {
             let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
@@ -319,7 +321,7 @@ impl Endpoint {
         false
     }
 
-    /// A message that was kept meets its receive.
+    /// Gives a waiting message to its receive.
     fn meet(&mut self, common: &mut Common, met: Met, receive: Receive, kept: Kept) {
         match kept {
             Kept::Whole { bytes, id, .. } => {
@@ -339,7 +341,7 @@ impl Endpoint {
         }
     }
 
-    /// A message is not wanted; its sender need not know.
+    /// Discards a message. The sender sees an ordinary confirmation.
     fn discard(&mut self, peer: u32, kept: Kept) {
         let id = match kept {
             Kept::Whole { bytes, id, .. } => {
@@ -351,7 +353,8 @@ impl Endpoint {
         self.confirm(peer, id, None);
     }
 
-    /// Tells the sender that a message has been received, if it wants to know.
+    /// Confirms to the sender that a message has been received, or has failed with `error`. Does nothing if the sender
+    /// did not ask.
     #[inline]
     pub(super) fn confirm(&mut self, peer: u32, id: Option<u64>, error: Option<Error>) {
         if let Some(id) = id {
@@ -360,7 +363,7 @@ impl Endpoint {
         }
     }
 
-    /// A message of `len` bytes has been copied to its receive.
+    /// Completes a message of `len` bytes that has been copied to its receive.
     #[inline(always)]
     pub(super) fn received(
         &mut self,
@@ -381,8 +384,8 @@ impl Endpoint {
         self.confirm(met.peer, id, None);
     }
 
-    /// A long message meets its receive: the sender sends its bytes, and this end copies them from its memory, both at the
-    /// same time, from either end of the message.
+    /// Starts to receive the bytes of a long message. The sender sends bytes from the start of the message, while this
+    /// end copies bytes from the sender's memory, from the end of the message.
     pub(super) fn pull(
         &mut self,
         common: &mut Common,

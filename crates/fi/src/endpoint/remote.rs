@@ -1,4 +1,4 @@
-//! Reads, writes and atomic operations on peers' memory, as their initiator asks for them.
+//! The initiator's side of reads, writes and atomic operations on peers' memory.
 
 use super::operation::Operation;
 use super::{Common, Count, Endpoint};
@@ -10,10 +10,10 @@ use crate::memory::{Buffer, Piece};
 use crate::shm::{EAGER_MAX, Head, Load, WORDS_MAX};
 use crate::wire::{ATOMIC, PUSH, READ, WITH_DATA, WRITE, WRITE_LONG, put_pieces};
 
-/// What is asked of a peer's memory.
+/// An operation on a peer's memory.
 #[derive(Debug)]
 pub struct Remote {
-    /// The bytes to write, or room for those to read.
+    /// The bytes to write, or memory for the bytes to read.
     pub buffer: Buffer,
     /// The peer's number in the address vector.
     pub to: u64,
@@ -21,15 +21,15 @@ pub struct Remote {
     pub address: u64,
     /// The region's key.
     pub key: u64,
-    /// Of a write: data for the peer's completion queue.
+    /// For a write: data for the peer's completion queue.
     pub data: Option<u64>,
-    /// By what the program names it.
+    /// The value by which the program identifies the operation.
     pub context: usize,
-    /// Whether the completion queue is told of success.
+    /// Set if the completion queue gets an entry for success.
     pub tell: bool,
 }
 
-/// Bytes that one atomic operation carries at most, of operands and of those to compare with together.
+/// Most bytes of an atomic operation: operands and comparison operands together.
 pub const ATOMIC_MAX: usize = EAGER_MAX;
 
 impl Remote {
@@ -58,10 +58,10 @@ impl Remote {
 }
 
 impl Endpoint {
-    /// Writes to a peer's memory. Up to [`EAGER_MAX`](crate::EAGER_MAX) bytes are the endpoint's own when this returns.
+    /// Writes to a peer's memory. Up to [`EAGER_MAX`](crate::EAGER_MAX) bytes are copied before this function returns.
     ///
     /// # Errors
-    /// [`Error::AGAIN`] if there is no room now; what is wrong with the peer.
+    /// Returns [`Error::AGAIN`] if no room is free now, or the reason why the peer cannot be reached.
     pub fn write(&mut self, common: &mut Common, mut remote: Remote) -> Result<(), Error> {
         let peer = self.peer_of(common, remote.to)?;
         let operation = remote.operation(peer, flag::RMA | flag::WRITE, Count::Write);
@@ -86,7 +86,7 @@ impl Endpoint {
     /// Reads from a peer's memory.
     ///
     /// # Errors
-    /// As for [`Endpoint::write`].
+    /// Returns the errors of [`Endpoint::write`].
     pub fn read(&mut self, common: &mut Common, mut remote: Remote) -> Result<(), Error> {
         let peer = self.peer_of(common, remote.to)?;
         let mut operation = remote.operation(peer, flag::RMA | flag::READ, Count::Read);
@@ -95,7 +95,7 @@ impl Endpoint {
         (operation.takes, operation.expected) = (true, len);
         let id = self.operations.insert(operation);
         let its = &self.peers[peer as usize];
-        // Before the first connection it is not known.
+        // The peer's memory is unknown before the first connection.
         let reachable = its.memory.as_ref().is_some_and(|memory| memory.is_open());
         let kind = if reachable { READ } else { READ | PUSH };
         let head = Head { kind, len: 0, tag: key, data: 0 };
@@ -104,11 +104,12 @@ impl Endpoint {
         self.begun(id, sent, buffer)
     }
 
-    /// Has an atomic operation carried out on a peer's memory. `buffer` is where the elements go as they were, if they are
-    /// fetched; operands are the endpoint's own when this returns.
+    /// Starts an atomic operation on a peer's memory. The old elements go to `buffer`, if the operation fetches them.
+    /// The operands are copied before this function returns.
     ///
     /// # Errors
-    /// As for [`Endpoint::write`]; [`Error::NOT_SUPPORTED`] for what is not offered, [`Error::TOO_LONG`] for too much.
+    /// Returns the errors of [`Endpoint::write`], [`Error::NOT_SUPPORTED`] if the operation is not offered, and
+    /// [`Error::TOO_LONG`] for more than [`ATOMIC_MAX`] bytes.
     pub fn atomic(
         &mut self,
         common: &mut Common,
@@ -127,7 +128,7 @@ impl Endpoint {
         };
         let mut operation = remote.operation(peer, flags, count);
         let Remote { buffer, address, key, data, .. } = remote;
-        // A read has no operands: as many zeros say how much it wants.
+        // A read has no operands. Zeros in their place tell the target the length.
         let len = if operands.is_empty() { buffer.len() } else { operands.len() };
         let compared = if code.compares { len } else { 0 };
         let fits = compares.len() >= compared && (!code.fetches || buffer.len() == len);
@@ -152,7 +153,8 @@ impl Endpoint {
         self.begun(id, sent, if code.fetches { buffer } else { Buffer::default() })
     }
 
-    /// An operation has been asked for, or could not be.
+    /// Finishes the start of an operation: stores its buffer, or removes the operation if the request could not be
+    /// sent.
     fn begun(&mut self, id: u64, sent: Result<bool, Error>, buffer: Buffer) -> Result<(), Error> {
         if sent == Ok(true) {
             if let Some(operation) = self.operations.get_mut(id) {

@@ -1,4 +1,4 @@
-//! Sends.
+//! Sends messages.
 
 use super::operation::Operation;
 use super::{Common, Count, Endpoint};
@@ -12,27 +12,27 @@ use crate::wire::{PLAIN, PLAIN_LONG, TAGGED, TAGGED_LONG, WITH_DATA, WITH_ID, pu
 /// A message as the program sends it.
 #[derive(Debug)]
 pub struct Send {
-    /// Its bytes.
+    /// Bytes of the message.
     pub buffer: Buffer,
     /// The receiver's number in the address vector.
     pub to: u64,
-    /// Its tag, if it is for receives with tags.
+    /// Tag of the message; `None` for a message to receives without tags.
     pub tag: Option<u64>,
     /// Data for the receiver's completion queue.
     pub data: Option<u64>,
-    /// By what the program names it.
+    /// The value by which the program identifies the send.
     pub context: usize,
-    /// Whether the completion queue is told of success.
+    /// Set if the completion queue gets an entry for success.
     pub tell: bool,
-    /// Whether it is over only when the message has met its receive.
+    /// Set if the send ends only when the message has met its receive.
     pub delivery: bool,
 }
 
 impl Endpoint {
-    /// Sends a message. Up to [`EAGER_MAX`](crate::EAGER_MAX) bytes are the endpoint's own when this returns.
+    /// Sends a message. Up to [`EAGER_MAX`](crate::EAGER_MAX) bytes are copied before this function returns.
     ///
     /// # Errors
-    /// [`Error::AGAIN`] if there is no room now; what is wrong with the receiver.
+    /// Returns [`Error::AGAIN`] if no room is free now, or the reason why the receiver cannot be reached.
     #[inline(always)]
     pub fn send(&mut self, common: &mut Common, send: Send) -> Result<(), Error> {
         let peer = self.peer_of(common, send.to)?;
@@ -83,7 +83,7 @@ impl Endpoint {
             region: None,
         });
         let Some(operation) = self.operations.get_mut(id) else { return Err(Error::NO_MEMORY) };
-        // It is not looked at by others until this function returns.
+        // No other code uses the operation before this function has put the buffer back.
         let buffer = core::mem::take(&mut operation.buffer);
         let sent = if is_long {
             let mut words = [0; WORDS_MAX];

@@ -1,4 +1,4 @@
-//! What peers ask of this end's registered memory.
+//! The target's side of peers' reads, writes and atomic operations on registered memory.
 
 use super::operation::Operation;
 use super::push::{From, Push};
@@ -11,11 +11,11 @@ use crate::memory::{Buffer, Missed};
 use crate::shm::{Body, Corrupt, Head};
 use crate::wire::{GRANT, NEED, PUSH, WITH_DATA, pieces_of};
 
-/// Reads of up to so many bytes are answered with the bytes at once.
+/// Largest read, in bytes, that the target answers from a copy. The program may then deregister the region at once.
 const SMALL: usize = crate::shm::EAGER_MAX;
 
 impl Endpoint {
-    /// A write whose bytes have come along.
+    /// Executes a write whose bytes are in the message.
     pub(super) fn serve_write(
         &mut self,
         common: &mut Common,
@@ -35,7 +35,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A write whose bytes are in the initiator's memory.
+    /// Executes a write whose bytes are in the initiator's memory.
     pub(super) fn serve_long_write(
         &mut self,
         common: &mut Common,
@@ -89,7 +89,7 @@ impl Endpoint {
                 self.answer(peer, Head { kind: NEED, len: 0, tag: id, data: own }, &[len as u64]);
                 return Ok(());
             }
-            // Its end is told by the link.
+            // The link reports the peer's end.
             Err(Missed::Gone) => return Ok(()),
             Err(Missed::Fault) => Err(Error::FAULT),
         };
@@ -97,7 +97,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A write has been carried out, or refused: both ends are told.
+    /// Reports to both ends that a write was executed or refused.
     #[expect(clippy::too_many_arguments, reason = "what is told is all of this")]
     fn written(
         &mut self,
@@ -124,7 +124,7 @@ impl Endpoint {
         self.confirm(peer, Some(id), result.err());
     }
 
-    /// A read.
+    /// Executes a read.
     pub(super) fn serve_read(
         &mut self,
         common: &mut Common,
@@ -166,7 +166,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// An atomic operation.
+    /// Executes an atomic operation.
     pub(super) fn serve_atomic(
         &mut self,
         common: &mut Common,
@@ -213,7 +213,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The target says where the bytes of a read are.
+    /// Handles the target's answer with the address of the bytes of a read.
     pub(super) fn granted(
         &mut self,
         common: &mut Common,
@@ -237,7 +237,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// An operation's end, as the peer tells it.
+    /// Handles the end of an operation, as the peer reports it.
     pub(super) fn done(
         &mut self,
         common: &mut Common,
@@ -268,7 +268,7 @@ pub(super) fn count(common: &mut Common, counter: Option<usize>) {
     }
 }
 
-/// Carries an atomic operation out on every element; how they were.
+/// Applies an atomic operation to every element, and returns the old elements.
 fn apply(
     code: Code,
     memory: &Buffer,
@@ -284,7 +284,7 @@ fn apply(
         let part = i * size..(i + 1) * size;
         let operand = &operands[part.clone()];
         let compare = compares.get(part).unwrap_or(operand);
-        // `Code::read` takes only what can be carried out.
+        // `Code::read` accepts only operations that cannot fail here.
         let _ = code.apply(element, operand, compare);
     }
     memory.write(at, &after);

@@ -1,8 +1,7 @@
-//! How two endpoints meet: the one that sends connects to the abstract name of the other and hands it a segment. It may
-//! write there at once.
+//! Connects two endpoints of one host. The sender connects to the receiver's abstract socket name and passes a segment.
+//! The sender may write to the segment at once.
 //!
-//! The connection stays as long as both live. That it ends, or that the other process does, is the news that the peer
-//! is gone.
+//! The connection stays open while both processes live. A peer is gone when the connection or the peer's process ends.
 
 use super::reader::Reader;
 use super::segment::Segment;
@@ -13,18 +12,18 @@ use crate::memory::OtherMemory;
 use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::{Errno, Fd, call, poll};
 
-/// What the first message begins with; the last byte counts incompatible versions.
+/// First bytes of the first message. The last byte is the version, which changes with each incompatible change.
 const HELLO: [u8; 8] = *b"SoviaFi\x01";
 const HELLO_LEN: usize = HELLO.len() + 2 * ADDRESS_LEN;
 const LISTENER: u64 = 0;
-/// Of what is watched for an arrival.
+/// Bit in the epoll data of a new connection.
 const ARRIVAL: u64 = 1 << 32;
-/// Of what is watched for a peer.
+/// Bit in the epoll data of a peer.
 const PEER: u64 = 2 << 32;
-/// Connections that have not said yet what they are. With one more the first is turned away.
+/// Most connections without a first message. One more connection closes the oldest.
 const ARRIVALS_MAX: usize = 128;
 
-/// Where an endpoint waits for its peers.
+/// The socket on which an endpoint waits for its peers.
 #[derive(Debug)]
 pub(crate) struct Station {
     address: Address,
@@ -43,12 +42,12 @@ pub(crate) struct Link {
     epoll: i32,
 }
 
-/// What a station has to tell.
+/// An event of a station.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// An endpoint sends from now on.
+    /// An endpoint has connected, and sends from now on.
     Sender(Address, Reader, Packets),
-    /// The peer of that number may be gone.
+    /// The peer with this number may be gone.
     Peer(u32),
 }
 
@@ -61,12 +60,12 @@ impl Station {
         Ok(Station { address, user, listener, epoll, arrivals: Vec::new(), arrived: 0 })
     }
 
-    /// A descriptor that is readable when there is news.
+    /// Returns a descriptor that is readable when an event waits.
     pub(crate) fn raw(&self) -> i32 {
         self.epoll.raw()
     }
 
-    /// Connects to an endpoint of this host, as the peer of that number.
+    /// Connects to an endpoint of this host. Events name the endpoint by the number `peer`.
     pub(crate) fn connect(&self, to: &Address, peer: u32) -> Result<(Writer, Link), Error> {
         let socket = Packets::connect(&to.name()).map_err(|errno| match errno {
             Errno::ECONNREFUSED | Errno::ENOENT => Error::UNREACHABLE,
@@ -85,18 +84,18 @@ impl Station {
         Ok((Writer::new(segment), self.link(socket, peer)?))
     }
 
-    /// Watches a connection with the peer of that number.
+    /// Watches a connection. Events name the other end by the number `peer`.
     pub(crate) fn link(&self, socket: Packets, peer: u32) -> Result<Link, Error> {
         let process = socket.peer_process()?;
         let epoll = self.epoll.raw();
         watch(epoll, socket.raw(), PEER | u64::from(peer))?;
-        // From here on dropping it takes both off the list.
+        // From here on, dropping `link` removes both descriptors from the epoll set.
         let link = Link { socket, process, epoll };
         watch(epoll, link.process.raw(), PEER | u64::from(peer))?;
         Ok(link)
     }
 
-    /// Passes what has happened to `tell`; never blocks.
+    /// Passes all waiting events to `tell`. Never blocks.
     pub(crate) fn poll(&mut self, mut tell: impl FnMut(&Station, News)) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         let n = poll::epoll_wait(self.epoll.raw(), &mut events, Some(0), None).unwrap_or(0);
@@ -110,15 +109,15 @@ impl Station {
             }
         }
         if events.clone().any(is_peer) {
-            // A peer that has ended may have connected before, and sent something.
+            // An ended peer may have connected before, and may have sent messages.
             self.hear_all(&mut tell);
         }
         events.filter(|what| is_peer(*what)).for_each(|what| tell(self, News::Peer(what as u32)));
     }
 
-    /// Takes in all connections that have been made, and what they say of themselves.
+    /// Accepts all waiting connections and reads their first messages.
     fn hear_all(&mut self, tell: &mut impl FnMut(&Station, News)) {
-        // As many as can wait to be taken in; one after the other may go on connecting.
+        // The limit matches the number of connections that can wait. One process could connect again and again.
         for _ in 0..ARRIVALS_MAX {
             if !self.accept() {
                 break;
@@ -132,7 +131,7 @@ impl Station {
         }
     }
 
-    /// Takes the next connection in; false if there is none. One of another user is turned away.
+    /// Accepts the next connection and closes it if it belongs to another user. Returns false if none waits.
     fn accept(&mut self) -> bool {
         let Ok(socket) = self.listener.accept() else { return false };
         if socket.peer().is_ok_and(|(_, user)| user == self.user) {
@@ -154,7 +153,7 @@ impl Station {
         socket
     }
 
-    /// What a connection says of itself.
+    /// Reads the first message of a connection.
     fn hear(&mut self, number: u32) -> Option<News> {
         let at = self.arrivals.iter().position(|(its, _)| *its == number)?;
         let mut hello = [0; HELLO_LEN + 1];
@@ -175,13 +174,13 @@ impl Station {
 }
 
 impl Link {
-    /// Whether the connection, or the other process, has ended.
+    /// Returns true if the connection or the other process has ended.
     pub(crate) fn has_ended(&self) -> bool {
         let ended = |fd, events| poll::probe(fd, events) != 0;
         ended(self.socket.raw(), libc::POLLRDHUP) || ended(self.process.raw(), libc::POLLIN)
     }
 
-    /// The memory of the other process.
+    /// Returns the memory of the other process.
     pub(crate) fn memory(&self) -> Result<OtherMemory, Error> {
         let pid = self.socket.peer()?.0;
         Ok(OtherMemory::new(pid, Fd::duplicate(self.process.raw(), 3)?))
@@ -190,7 +189,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // A forked child may have copies, by which the kernel would go on watching.
+        // A forked child may hold copies of the descriptors, and then the kernel would keep them in the epoll set.
         forget(self.epoll, self.socket.raw());
         forget(self.epoll, self.process.raw());
         self.socket.shutdown();
@@ -203,6 +202,6 @@ fn watch(epoll: i32, fd: i32, what: u64) -> Result<(), Error> {
 }
 
 fn forget(epoll: i32, fd: i32) {
-    // It may not be watched any more.
+    // The descriptor may already be out of the epoll set.
     let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
 }

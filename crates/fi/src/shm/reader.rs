@@ -1,31 +1,32 @@
-//! The reading end of a segment. Whatever it reads there the writer may change at any time: each word is loaded once.
+//! The reading end of a segment. The writer may change everything in the segment at any time, so the reader loads each
+//! word once.
 
 use super::segment::{EMPTY, Head, IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
 use super::{Corrupt, MESSAGE_MAX};
 use crate::memory::Buffer;
 use sovia_signal::access;
 
-/// Given back at the latest when so many messages or bytes have been read.
+/// The reader returns its slots and pool bytes at the latest after this number of messages or bytes.
 const MESSAGES: u32 = SLOTS / 8;
 const BYTES: u64 = POOL as u64 / 8;
 
-/// The reading end.
+/// The reading end of a segment.
 #[derive(Debug)]
 pub(crate) struct Reader {
     segment: Segment,
-    /// The number of the message to come.
+    /// Number of the next message.
     next: u32,
-    /// Where its bytes may begin in the pool.
+    /// First position in the pool where the next message's bytes may begin.
     pool: u64,
-    /// What has been given back.
+    /// Number of messages, and position in the pool, last returned to the writer.
     returned: u32,
     released: u64,
 }
 
-/// The bytes of a message, as long as it has not been released.
+/// The bytes of a message, valid until the message is released.
 #[derive(Debug)]
 pub(crate) struct Body<'a> {
-    /// Where they begin; they are one piece.
+    /// Address of the bytes, which are contiguous.
     from: *const u8,
     len: usize,
     segment: core::marker::PhantomData<&'a Segment>,
@@ -36,7 +37,7 @@ impl Reader {
         Reader { segment, next: 0, pool: 0, returned: 0, released: 0 }
     }
 
-    /// Whether the slot of the next message has changed.
+    /// Returns true if the slot of the next message has changed.
     #[inline(always)]
     pub(crate) fn has_news(&self) -> bool {
         let (number, _) = self.segment.slot(self.next).head();
@@ -44,7 +45,7 @@ impl Reader {
         number != before && (number != 0 || self.next >= SLOTS)
     }
 
-    /// The head word of the next slot, if it has been written.
+    /// Returns the head word of the next slot; `None` if the writer has not written the slot yet.
     #[inline(always)]
     fn next_word(&self) -> Result<Option<u64>, Corrupt> {
         let (number, word) = self.segment.slot(self.next).head();
@@ -52,7 +53,7 @@ impl Reader {
         if number == expected {
             return Ok(Some(word));
         }
-        // The message of the lap before is still there, or nothing in the first lap.
+        // The slot still holds the message of the lap before, or nothing in the first lap.
         let before = expected.wrapping_sub(SLOTS);
         match number == before || number == 0 && self.next < SLOTS {
             true => Ok(None),
@@ -60,15 +61,15 @@ impl Reader {
         }
     }
 
-    /// The message that is next, if it is there. It is the same one until [`Reader::release`].
+    /// Returns the next message, if it has arrived. Repeated calls return the same message until [`Reader::release`].
     ///
     /// # Errors
-    /// [`Corrupt`] if no honest writer can have written what is there.
+    /// Returns [`Corrupt`] if no correct writer writes such a slot.
     #[inline(always)]
     pub(crate) fn peek(&mut self) -> Result<Option<(Head, Body<'_>)>, Corrupt> {
         let Some(mut word) = self.next_word()? else { return Ok(None) };
         if (word >> 56) as u8 == EMPTY {
-            // What follows did not fit behind the message in the first slot of that line.
+            // The next message did not fit after the message in the first slot of this line.
             if self.next.is_multiple_of(IN_LINE) {
                 return Err(Corrupt("an empty line"));
             }
@@ -85,7 +86,7 @@ impl Reader {
         Ok(Some((head, Body { from, len, segment: core::marker::PhantomData })))
     }
 
-    /// Where the bytes of the next message lie, which has more than one slot has room for.
+    /// Returns the address of the next message's bytes, for a message that does not fit into one slot.
     #[inline]
     fn long(&self, len: usize) -> Result<*const u8, Corrupt> {
         if len > MESSAGE_MAX {
@@ -101,7 +102,7 @@ impl Reader {
         .cast_const())
     }
 
-    /// There was a message, so there may be more: fetches the line behind that of the next one.
+    /// Prefetches the line after the next message's line. Call it after a message, when more may follow.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
         if self.next.is_multiple_of(IN_LINE) {
@@ -109,7 +110,7 @@ impl Reader {
         }
     }
 
-    /// Is done with that message.
+    /// Finishes the message with head `head`.
     #[inline(always)]
     pub(crate) fn release(&mut self, head: Head) {
         let len = head.len as usize;
@@ -122,7 +123,7 @@ impl Reader {
         }
     }
 
-    /// Tells the writer what has been read.
+    /// Publishes to the writer how much this end has read.
     #[inline]
     pub(crate) fn give_back(&mut self) {
         if self.returned != self.next {
@@ -133,57 +134,58 @@ impl Reader {
 }
 
 impl<'a> Body<'a> {
-    /// The bytes of a message that are in no segment.
+    /// Wraps the bytes of a message that lies in no segment.
     pub(crate) fn of(bytes: &'a [u8]) -> Body<'a> {
         Body { from: bytes.as_ptr(), len: bytes.len(), segment: core::marker::PhantomData }
     }
 }
 
 impl Body<'_> {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The words that it begins with; zeros where it is shorter.
+    /// Returns the first words of the message, with zeros after its end.
     #[inline]
     pub(crate) fn words<const N: usize>(&self) -> [u64; N] {
         let mut words = [0; N];
-        // SAFETY: neither the message nor the words are shorter than that.
+        // SAFETY: the length is at most the message's length and at most the array's length.
         unsafe { access::copy_valid(words.as_mut_ptr().cast(), self.from, self.len.min(8 * N)) };
         words
     }
 
-    /// Where its byte `at` lies, and how many follow.
+    /// Returns the address of byte `at`, and the number of bytes from there on.
     #[inline]
     fn from(&self, at: usize) -> (*const u8, usize) {
         let at = at.min(self.len);
-        // SAFETY: within the message, which is one piece.
+        // SAFETY: `at` is at most the message's length, and the message is contiguous.
         (unsafe { self.from.add(at) }, self.len - at)
     }
 
-    /// Copies what lies behind its byte `at` to a buffer, as much of it as there is room for from `to_at` on.
+    /// Copies the bytes from `at` on to position `to_at` of a buffer, as many as fit.
     #[inline]
     pub(crate) fn copy(&self, at: usize, to: &Buffer, to_at: usize) {
         let (from, len) = self.from(at);
-        // SAFETY: so many bytes follow.
+        // SAFETY: `len` bytes of the message follow `from`.
         unsafe { to.write_from(to_at, from, len) };
     }
 
-    /// Copies its first `len` bytes to a buffer.
+    /// Copies the first `len` bytes to position `to_at` of a buffer.
     #[inline]
     pub(crate) fn copy_part(&self, len: usize, to: &Buffer, to_at: usize) {
         let (from, all) = self.from(0);
-        // SAFETY: so many bytes follow.
+        // SAFETY: at least `len.min(all)` bytes of the message follow `from`.
         unsafe { to.write_from(to_at, from, len.min(all)) };
     }
 
-    /// Copies what lies behind its byte `at`.
+    /// Appends the bytes from `at` on to `out`.
     pub(crate) fn append_to(&self, at: usize, out: &mut Vec<u8>) {
         let (from, len) = self.from(at);
         out.reserve(len);
-        // SAFETY: so many bytes follow; the vector has room for them, and they are initialized then.
+        // SAFETY: `len` bytes follow `from`, and `reserve` made room for them. The copy initializes them before
+        // `set_len`.
         unsafe {
             access::copy_valid(out.as_mut_ptr().add(out.len()), from, len);
             out.set_len(out.len() + len);

@@ -1,35 +1,37 @@
-//! The memory by which one process sends to another: a ring of slots and a pool.
+//! Memory through which one process sends to another: a ring of slots, and a pool.
 //!
-//! A segment has one writer and one reader. Slot `n % SLOTS` takes message `n`: the writer fills it and stores its head,
-//! in which there is `n + 1`, last. Two slots are one cache line, so a message of a few bytes, the news of it and the
-//! message behind it come together. A longer one takes both slots of a line: the writer marks the second one as empty, and
-//! so the second one of the line before, if that is free. The two heads of a line have places of their own, where no bytes of a
-//! message ever lie.
+//! A segment has one writer and one reader. Slot `n % SLOTS` takes message `n`. The writer fills the slot and stores
+//! its head last. The head contains `n + 1`.
 //!
-//! The bytes of a message of up to [`INLINE`] lie in its line. Those of a longer one lie in the pool, each message's where the
-//! one before ended, so both ends know the place. Its head has a line to itself, for the reader takes that away while the
-//! writer copies the next message's bytes.
+//! Two slots share one cache line. So one transfer of the line brings a short message, its head and the next short
+//! message. A longer message takes both slots of a line, and the writer marks the second slot as empty. If the second
+//! slot of the line before is still free, the writer marks it as empty too. The two heads of a line have fixed places,
+//! where no bytes of a message ever lie.
 //!
-//! The reader gives slots and pool back in the order of the messages, in [`Credit`], which the writer reads only when it
-//! needs room.
+//! The bytes of a message of up to [`INLINE`] bytes lie in its line. The bytes of a longer message lie in the pool,
+//! after the bytes of the message before, so both ends know the place. The head of such a message has a line to itself.
+//! The reader fetches this line while the writer copies the bytes of the next message.
+//!
+//! The reader returns slots and pool bytes in order, through [`Credit`]. The writer reads [`Credit`] only when it needs
+//! room.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_sys::{Fd, Mapping, Result, cache, mapping};
 use std::sync::Arc;
 
-/// Slots of a ring.
+/// Number of slots in a ring.
 pub(super) const SLOTS: u32 = 512;
-/// Slots of a line.
+/// Number of slots in a cache line.
 pub(super) const IN_LINE: u32 = 2;
-/// Bytes of the pool.
+/// Length of the pool in bytes.
 pub(super) const POOL: usize = 512 << 10;
-/// Bytes of a message that takes one slot only.
+/// Most bytes of a message that takes only one slot.
 pub(super) const SMALL: usize = 8;
-/// Bytes of a message that lie in its line.
+/// Most bytes of a message that lies in its line.
 pub(super) const INLINE: usize = 32;
 /// The kind in the head of a slot without a message.
 pub(super) const EMPTY: u8 = 0;
-/// To this the places in the pool are rounded up.
+/// Alignment of messages in the pool.
 const LINE: usize = 64;
 
 const SLOTS_AT: usize = 4096;
@@ -37,12 +39,12 @@ const POOL_AT: usize = SLOTS_AT + (SLOTS / IN_LINE) as usize * LINE;
 const SEGMENT: usize = POOL_AT + POOL;
 const _: () = assert!(POOL_AT.is_multiple_of(4096) && size_of::<Line>() == LINE);
 
-/// What a message says beside its bytes.
+/// The fields of a message before its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Head {
-    /// What it is.
+    /// Kind of the message: see `wire`.
     pub(crate) kind: u8,
-    /// Bytes behind the head; less than 2^24.
+    /// Number of bytes of the message, less than 2^24.
     pub(crate) len: u32,
     /// The tag, or another number.
     pub(crate) tag: u64,
@@ -54,12 +56,12 @@ pub(crate) struct Head {
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Line {
-    /// From the lowest bit: the number, 32 bits; the length, 24; the kind, 8.
+    /// Head words. From the lowest bit: message number plus 1 (32 bits), length (24 bits), kind (8 bits).
     heads: [AtomicU64; IN_LINE as usize],
     rooms: [Room; IN_LINE as usize],
 }
 
-/// What a slot has beside its head.
+/// The part of a slot beside its head word.
 #[derive(Debug)]
 #[repr(C)]
 struct Room {
@@ -75,26 +77,26 @@ pub(super) struct Slot<'a> {
     half: usize,
 }
 
-/// What the reader gives back.
+/// The reader's returned slots and pool bytes.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Credit {
-    /// Messages read so far.
+    /// Number of messages read so far.
     messages: AtomicU32,
-    /// Position in the pool up to which it has been read.
+    /// Position in the pool up to which the reader has read.
     pool: AtomicU64,
 }
 
 impl Slot<'_> {
-    /// The number in it, and what else is in its head word.
+    /// Returns the number in the head word, and the head word.
     #[inline(always)]
     pub(super) fn head(&self) -> (u32, u64) {
-        // SYNC: pairs with the Release store in `publish`; what was written before it is seen.
+        // SYNC: pairs with the Release store in `mark`. The reader sees everything that the writer stored before.
         let head = self.line.heads[self.half].load(Ordering::Acquire);
         (head as u32, head)
     }
 
-    /// What the message says whose head word that is.
+    /// Decodes the head word, and reads the other fields of the slot.
     #[inline(always)]
     pub(super) fn read(&self, head: u64) -> Head {
         let room = &self.line.rooms[self.half];
@@ -106,30 +108,30 @@ impl Slot<'_> {
         }
     }
 
-    /// Where its bytes lie: [`SMALL`] of them, or [`INLINE`] if it is the first of its line.
+    /// Returns the address of the slot's bytes: [`SMALL`] bytes, or [`INLINE`] bytes in the first slot of a line.
     #[inline(always)]
     pub(super) fn bytes(&self) -> *mut u8 {
         const BYTES: usize = core::mem::offset_of!(Room, bytes);
         const _: () = assert!(BYTES + SMALL == size_of::<Room>());
         const _: () = assert!(INLINE == SMALL + size_of::<Room>());
-        // From the line and not from the word: they go on behind that.
+        // The pointer comes from the line, not from the `bytes` word, because the bytes extend beyond this word.
         let at = core::mem::offset_of!(Line, rooms) + self.half * size_of::<Room>() + BYTES;
         core::ptr::from_ref(self.line).cast::<u8>().cast_mut().wrapping_add(at)
     }
 
-    /// Its line is fetched, to be read soon.
+    /// Prefetches the line of this slot for reading.
     #[inline(always)]
     pub(super) fn will_be_read(&self) {
         cache::will_read(core::ptr::from_ref(self.line).cast());
     }
 
-    /// Its line is fetched, to be written soon.
+    /// Prefetches the line of this slot for writing.
     #[inline(always)]
     pub(super) fn will_be_written(&self) {
         cache::will_write(core::ptr::from_ref(self.line).cast());
     }
 
-    /// Makes message `n` visible, whose bytes have been written.
+    /// Publishes message `n`, whose bytes the writer has written.
     #[inline(always)]
     pub(super) fn publish(&self, n: u32, head: Head) {
         let room = &self.line.rooms[self.half];
@@ -138,7 +140,7 @@ impl Slot<'_> {
         self.mark(n, head.len, head.kind);
     }
 
-    /// Says that there is no message in it.
+    /// Marks the slot as empty.
     #[inline(always)]
     pub(super) fn leave_empty(&self, n: u32) {
         self.mark(n, 0, EMPTY);
@@ -147,16 +149,17 @@ impl Slot<'_> {
     #[inline(always)]
     fn mark(&self, n: u32, len: u32, kind: u8) {
         let rest = u64::from(len & 0xff_ffff) << 32 | u64::from(kind) << 56;
-        // SYNC: the reader's Acquire load sees all that was stored before, in the pool as well.
+        // SYNC: pairs with the Acquire load in `head`. The reader sees everything stored before, also in the pool.
         self.line.heads[self.half].store(u64::from(n.wrapping_add(1)) | rest, Ordering::Release);
     }
 }
 
 impl Credit {
-    /// Messages read, and how far the pool has been.
+    /// Returns the number of messages read, and the position in the pool up to which the reader has read.
     #[inline]
     pub(super) fn load(&self) -> (u32, u64) {
-        // SYNC: pairs with `store`: the reader is done with what this covers.
+        // SYNC: pairs with the Release stores in `store`. The reader no longer accesses the slots and pool bytes that
+        // it has returned.
         let messages = self.messages.load(Ordering::Acquire);
         (messages, self.pool.load(Ordering::Acquire))
     }
@@ -171,25 +174,26 @@ impl Credit {
 /// A mapped segment.
 #[derive(Debug, Clone)]
 pub(super) struct Segment {
-    /// Where it begins: one step less to each message.
+    /// Start of the mapping, stored here to save a pointer dereference for each message.
     base: *mut u8,
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: as for the mapping, which it keeps.
+// SAFETY: `base` points into the mapping, which the segment keeps alive. The mapping may move between threads.
 unsafe impl Send for Segment {}
-// SAFETY: likewise.
+// SAFETY: all shared access to the mapping goes through atomics, or through pointers whose users state their own
+// invariants.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// A new one; the descriptor is for the reader.
+    /// Creates a segment. The descriptor is for the reader.
     pub(super) fn create() -> Result<(Segment, Fd)> {
         let fd = mapping::sealed_memory(c"sovia-fi", SEGMENT as u64)?;
         let mapping = Mapping::shared(fd.raw(), SEGMENT)?;
         Ok((Segment::of(mapping), fd))
     }
 
-    /// One that the writer has sent; `None` if it is no such memory.
+    /// Maps a segment that a writer has sent; `None` if the descriptor is no sealed memory of the right size.
     pub(super) fn attach(fd: &Fd) -> Option<Segment> {
         if !mapping::is_sealed_memory(fd.raw(), SEGMENT as u64) {
             return None;
@@ -203,30 +207,31 @@ impl Segment {
 
     #[inline]
     pub(super) fn credit(&self) -> &Credit {
-        // SAFETY: it lies in the mapping's first page and consists of atomics, for which all bytes are valid and
-        // concurrent writes are no race.
+        // SAFETY: `Credit` lies in the mapping's first page. It consists of atomics, for which all bytes are valid and
+        // concurrent writes are no data race.
         unsafe { &*self.base.cast::<Credit>() }
     }
 
     #[inline(always)]
     pub(super) fn slot(&self, n: u32) -> Slot<'_> {
         let at = SLOTS_AT + (n % SLOTS / IN_LINE) as usize * LINE;
-        // SAFETY: as above; the index is bounded.
+        // SAFETY: the index is bounded by `SLOTS`, so the line lies in the mapping. `Line` consists of atomics, for
+        // which all bytes are valid and concurrent writes are no data race.
         let line = unsafe { &*self.base.add(at).cast::<Line>() };
         Slot { line, half: (n % IN_LINE) as usize }
     }
 
-    /// The pool's byte at that position; [`place`] says which positions are followed by how many bytes.
+    /// Returns the address of a position in the pool. [`place`] returns positions and the number of bytes that follow.
     #[inline]
     pub(super) fn pool(&self, position: u64) -> *mut u8 {
         let at = POOL_AT + (position % POOL as u64) as usize;
-        // SAFETY: less than the mapping's length.
+        // SAFETY: the offset is less than the mapping's length.
         unsafe { self.base.add(at) }
     }
 }
 
-/// Where in the pool `len` bytes lie, if the ones before ended at `from`: the position of the first, and where the next
-/// may begin. They are in one piece.
+/// Returns the position of `len` contiguous bytes in the pool, and the position where the next message may begin. The
+/// bytes of the message before end at `from`.
 #[inline]
 pub(super) fn place(from: u64, len: usize) -> (u64, u64) {
     let rounded = len.next_multiple_of(LINE) as u64;

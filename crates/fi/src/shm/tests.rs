@@ -1,4 +1,4 @@
-//! Both ends of a segment in one process, and what a hostile end writes.
+//! Tests of both ends of a segment in one process, also with a corrupt peer.
 
 use super::reader::Reader;
 use super::segment::{IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
@@ -58,12 +58,12 @@ fn a_full_ring_takes_no_more_until_it_is_read() {
 fn numbers_that_were_not_given_out_are_damage() {
     let (mut writer, mut reader, segment) = ends();
     assert!(send(&mut writer, 1, &[1], &[]));
-    // The reader gives back what it has not got.
+    // The reader returns messages that it never received.
     segment.credit().store(2, 0);
     assert!(writer.has_room(MESSAGE_MAX * 100).is_err());
     segment.credit().store(0, 1 << 40);
     assert!(writer.has_room(MESSAGE_MAX * 100).is_err());
-    // The writer skips a number, or sends more than the longest.
+    // The writer skips a number, or sends more than the maximum.
     assert!(receive(&mut reader).is_some());
     segment.slot(1).publish(7, Head { kind: 1, ..Head::default() });
     assert!(reader.peek().is_err());
@@ -78,7 +78,7 @@ fn slots_that_no_honest_writer_leaves_so_are_damage() {
     let (_, mut reader, segment) = ends();
     segment.slot(0).leave_empty(0);
     assert!(reader.peek().is_err());
-    // A message that needs a line and begins in the middle of one.
+    // A message that needs a whole line, but begins in its second slot.
     let (mut writer, mut reader, segment) = ends();
     assert!(send(&mut writer, 1, &[1], &[]));
     assert!(receive(&mut reader).is_some());
@@ -87,13 +87,13 @@ fn slots_that_no_honest_writer_leaves_so_are_damage() {
     assert!(reader.peek().is_err());
 }
 
-/// Whatever the bytes of messages are, they are no heads: each number is told by the writer alone.
+/// Message bytes never lie where the reader expects a head word.
 #[test]
 fn bytes_of_a_message_are_never_taken_for_a_head() {
     let (mut writer, mut reader, _) = ends();
     for lap in 0..3 {
         for line in 0..SLOTS / IN_LINE {
-            // What the head of the second slot would be a lap later.
+            // The forged bytes equal the head of the second slot one lap later.
             let number = (lap + 1) * SLOTS + line * IN_LINE + 2;
             let forged = u64::from(number) | 1 << 56;
             assert!(send(&mut writer, 1, &[forged; INLINE / 8], &[]));
@@ -101,7 +101,7 @@ fn bytes_of_a_message_are_never_taken_for_a_head() {
             assert_eq!(receive(&mut reader), None);
         }
     }
-    // A message in a second slot, where the laps before left bytes.
+    // A message in a second slot, where earlier laps left bytes.
     assert!(send(&mut writer, 1, &[1], &[]));
     assert!(receive(&mut reader).is_some());
     assert_eq!(receive(&mut reader), None);
@@ -135,7 +135,7 @@ fn what_is_no_segment_is_not_mapped() {
 }
 
 proptest! {
-    /// Whatever a writer leaves in the slots, the reader reads in the segment alone, and goes on or calls it damage.
+    /// For any slots of a writer, the reader reads only within the segment, and continues or reports corruption.
     #[test]
     fn hostile_slots_are_read_or_damage(
         stores in proptest::collection::vec(
@@ -148,7 +148,7 @@ proptest! {
         'stores: for (ahead, off, kind, len) in stores {
             let (slot, number) = (next.wrapping_add(ahead), next.wrapping_add(ahead + off / 3));
             segment.slot(slot).publish(number, Head { kind, len, tag: 0, data: 0 });
-            // No more are there than slots.
+            // A ring never holds more messages than slots.
             for _ in 0..SLOTS {
                 let Ok(found) = reader.peek() else { break 'stores };
                 let Some((head, body)) = found else { break };
@@ -166,7 +166,7 @@ proptest! {
         }
     }
 
-    /// Messages of any lengths, in a ring that is read at any pace, over several laps of it and of the pool.
+    /// Messages of any length arrive in order, at any pace of reading, over several laps of ring and pool.
     #[test]
     fn every_message_arrives_in_its_order(
         steps in proptest::collection::vec((0usize..4, 0..EAGER_MAX, 0usize..8, 0usize..3), 1..400),

@@ -4,16 +4,16 @@ use super::segment::{Head, IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
 use super::{Corrupt, MESSAGE_MAX};
 use crate::memory::Buffer;
 
-/// What a message carries: a few words, and then a part of a buffer.
+/// The contents of a message: words, then a part of a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load<'a> {
-    /// Words that come first; at most [`WORDS_MAX`].
+    /// Words at the start, at most [`WORDS_MAX`].
     pub(crate) words: &'a [u64],
-    /// The buffer, and which part of it.
+    /// A buffer, and position and length of a part.
     pub(crate) buffer: Option<(&'a Buffer, usize, usize)>,
 }
 
-/// Words that may precede a message's buffer.
+/// Most words before the buffer's bytes.
 pub(crate) const WORDS_MAX: usize = 12;
 
 impl Load<'_> {
@@ -23,20 +23,20 @@ impl Load<'_> {
     }
 }
 
-/// How far ahead of the next message its slot's line is fetched: beyond the one that the reader looks at.
+/// Distance in slots from the next message to the prefetched line. It is larger than the reader's distance.
 const AHEAD: u32 = 4 * IN_LINE;
 
-/// The writing end.
+/// The writing end of a segment.
 #[derive(Debug)]
 pub(crate) struct Writer {
     segment: Segment,
-    /// The next message's number.
+    /// Number of the next message.
     next: u32,
-    /// Messages that the reader has given back, as far as is known.
+    /// Number of messages that the reader has returned, as of the last look.
     returned: u32,
-    /// Where the next message's bytes may begin in the pool.
+    /// First position in the pool where the next message's bytes may begin.
     pool: u64,
-    /// Up to where the reader has given the pool back, as far as is known.
+    /// Position up to which the reader has returned the pool, as of the last look.
     released: u64,
 }
 
@@ -45,10 +45,10 @@ impl Writer {
         Writer { segment, next: 0, returned: 0, pool: 0, released: 0 }
     }
 
-    /// Whether there is room for a message of `len` bytes now.
+    /// Returns true if a message of `len` bytes fits now.
     ///
     /// # Errors
-    /// [`Corrupt`] if the reader has given back what it had not.
+    /// Returns [`Corrupt`] if the reader has returned more than it received.
     #[inline(always)]
     pub(crate) fn has_room(&mut self, len: usize) -> Result<bool, Corrupt> {
         if self.fits(len) {
@@ -66,7 +66,7 @@ impl Writer {
         Ok(self.fits(len))
     }
 
-    /// Slots that a message of `len` bytes takes, the one that is left empty before it among them.
+    /// Returns the number of slots for a message of `len` bytes, including an empty slot before it.
     #[inline(always)]
     fn slots(&self, len: usize) -> u32 {
         if len > SMALL { IN_LINE + self.next % IN_LINE } else { 1 }
@@ -78,7 +78,7 @@ impl Writer {
         slot && (len <= INLINE || place(self.pool, len).1 - self.released <= POOL as u64)
     }
 
-    /// More messages will follow soon: fetches the line that some of them will be in.
+    /// Prefetches a later line for writing. Call it when more messages will follow soon.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
         let soon = self.next.wrapping_add(AHEAD);
@@ -88,10 +88,10 @@ impl Writer {
         }
     }
 
-    /// Sends a message if there is room; whether there was.
+    /// Sends a message. Returns false if no room is free.
     ///
     /// # Errors
-    /// As for [`Writer::has_room`].
+    /// Returns the errors of [`Writer::has_room`].
     #[inline(always)]
     pub(crate) fn send(&mut self, mut head: Head, load: Load<'_>) -> Result<bool, Corrupt> {
         let len = load.len();
@@ -101,7 +101,7 @@ impl Writer {
         }
         head.len = len as u32;
         let has_line = len > SMALL;
-        // The second slot of a line is passed over by what needs a line.
+        // A message that needs a whole line skips the second slot of the current line.
         let at = if has_line { self.next.wrapping_add(self.next % IN_LINE) } else { self.next };
         let slot = self.segment.slot(at);
         let to = if len <= INLINE {
@@ -111,7 +111,8 @@ impl Writer {
             self.pool = end;
             self.segment.pool(start)
         };
-        // SAFETY: so many bytes follow in the slot, the line or, as `place` says, the pool, and the reader has given them back.
+        // SAFETY: the slot, the line or the pool (as `place` says) has at least `len` bytes at `to`, and the reader has
+        // returned them.
         unsafe {
             to.cast::<u64>().copy_from_nonoverlapping(load.words.as_ptr(), load.words.len());
             if let Some((buffer, at, len)) = load.buffer {
@@ -122,7 +123,7 @@ impl Writer {
             if at != self.next {
                 self.segment.slot(self.next).leave_empty(self.next);
             }
-            // Its head is to be that of this lap. The reader does not look at it before it has seen the first one.
+            // The second head must belong to this lap. The reader reads the second head only after the first head.
             let second = at.wrapping_add(1);
             self.segment.slot(second).leave_empty(second);
         }

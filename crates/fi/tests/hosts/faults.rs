@@ -1,4 +1,4 @@
-//! Peers that die, begin anew or write nonsense.
+//! Tests of peers that die, start again or send invalid data.
 
 use crate::hosts::RECEIVE;
 use crate::hosts::node::{Bytes, Node, send, two, until};
@@ -6,7 +6,7 @@ use sovia_fi::{Address, Error};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Few tries: a peer that does not answer is given up after half a second.
+/// A low number of tries: this end gives up a silent peer after half a second.
 const HASTY: &[(&str, &str)] = &[("FI_SOVIA_TRIES", "6")];
 
 #[test]
@@ -27,7 +27,7 @@ fn a_peer_that_never_was_is_an_error_of_each_operation() {
     assert_eq!(one.try_send(&short, 0, 4, false), Err(Error::GONE));
 }
 
-/// A process with an endpoint of its own.
+/// Another process with an endpoint.
 struct Other {
     process: Child,
     said: BufReader<ChildStdout>,
@@ -35,7 +35,7 @@ struct Other {
 }
 
 impl Other {
-    /// One that does that, with the endpoint of that address.
+    /// Starts a process that does `what`, with the endpoint at address `with`.
     fn new(what: &str, with: &Address) -> Other {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "hosts::faults::the_other_process", "--nocapture"])
@@ -52,7 +52,8 @@ impl Other {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: a system call about a process that this one has started and not waited for.
+        // SAFETY: `kill` accesses no memory. The process is a child that this process has not waited for, so the pid is
+        // not reused.
         assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
     }
 }
@@ -64,7 +65,7 @@ impl Drop for Other {
     }
 }
 
-/// The next line that begins like that.
+/// Returns the next line from the text `begin` on.
 fn hear(said: &mut BufReader<ChildStdout>, begin: &str) -> String {
     loop {
         let mut line = String::new();
@@ -114,7 +115,7 @@ fn a_receive_from_a_process_that_is_killed_is_an_error() {
     let room = Bytes::zeroed(10);
     node.receive(&room, Some(0), 1, 0);
     until(&mut [&mut node], |nodes| nodes[0].told_of(RECEIVE + 1)).unwrap();
-    // It waits for the peer, and owes it nothing.
+    // The receive waits for the peer, while no transfer to the peer is under way.
     node.receive(&room, Some(0), 2, 0);
     other.signal(libc::SIGKILL);
     let failure = until(&mut [&mut node], |nodes| nodes[0].told_of(RECEIVE + 2)).unwrap_err();
@@ -137,7 +138,8 @@ fn a_process_that_is_killed_in_a_long_message_is_an_error() {
             node.receive(&room, Some(0), 2, 0);
             until(&mut [&mut node], |nodes| nodes[0].told_of(RECEIVE + 2)).unwrap();
             send(&mut [&mut node], 0, &long, 1, false);
-            // So that it is in the middle, or not yet there: either is an error.
+            // Makes progress for a while, so that the message may be in the middle. The kill causes an error in any
+            // case.
             (0..1000).for_each(|_| node.go());
             1
         };
@@ -182,7 +184,7 @@ fn an_endpoint_that_is_closed_in_a_long_message_is_an_error_at_once() {
     });
 }
 
-/// Its peer looks at nothing while the one is closed and the other one begins, which sends first.
+/// The peer makes no progress while one endpoint closes and the next one begins and sends.
 #[test]
 fn an_endpoint_in_the_place_of_another_is_heard() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -205,7 +207,7 @@ fn an_endpoint_in_the_place_of_another_is_heard() {
         let told = RECEIVE + 100;
         until(&mut [&mut one, &mut other], |nodes| nodes[1].told_of(told)).unwrap();
         assert_eq!(back.bytes(), out.bytes());
-        // `one` has no need to look: its NIC is a thread while it does not.
+        // `one` need not make progress: its NIC's thread runs while no call drives the NIC.
         drop(other);
     }
 }
@@ -215,7 +217,7 @@ fn frames_that_nobody_sent_change_nothing() {
     let (mut one, mut other) = two(&[]);
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = other.address();
-    // The place is in the address: kind, port, address.
+    // The address holds the place as kind, port and address.
     let bytes = target.bytes();
     let port = u16::from_be_bytes([bytes[34], bytes[35]]);
     let mut chance = 1u64;

@@ -1,4 +1,4 @@
-//! Endpoints of two hosts, over EMP.
+//! Tests of endpoints on two hosts, over EMP.
 
 mod faults;
 mod node;
@@ -7,11 +7,11 @@ use node::{Bytes, Node, send, two, until};
 use sovia_fi::atomic::Code;
 use sovia_fi::{Error, flag};
 
-/// What each test's network does; and who does the NIC's work.
+/// Environment variables for each run: faults of the network, and the thread that drives the NIC.
 const NETWORKS: [&[(&str, &str)]; 3] = [
     &[],
     &[("FI_SOVIA_PROGRESS", "thread")],
-    // One frame of 50 has some fault.
+    // One of 50 frames has a fault.
     &[("FI_SOVIA_FAULTS", "4000:7")],
 ];
 
@@ -25,7 +25,7 @@ fn messages_of_all_lengths_come_whole() {
             [0, 1, 40, 41, 1400, 1500, 16384, 16385, 61_440, 500_000, (4 << 20) + 1, 17 << 20];
         for (tag, len) in lens.into_iter().enumerate() {
             let (out, room) = (Bytes::pattern(len, tag), Bytes::zeroed(len + 1));
-            // In turn the receive and the message is there first.
+            // Alternates whether the receive or the message comes first.
             if tag % 2 == 0 {
                 other.receive(&room, Some(0), tag as u64, 0);
             }
@@ -52,7 +52,7 @@ fn many_messages_keep_their_order() {
         let lens = |i: usize| [8, 8, 3000, 8, 20_000, 100][i % 6];
         let out: Vec<_> = (0..COUNT).map(|i| Bytes::pattern(lens(i), i)).collect();
         let rooms: Vec<_> = (0..COUNT).map(|i| Bytes::zeroed(lens(i))).collect();
-        // All receives take any message: their order is the messages'.
+        // Each receive takes any message, so messages must complete in the order of the receives.
         for (i, room) in rooms.iter().enumerate().take(COUNT / 2) {
             other.receive(room, None, i as u64, u64::MAX);
         }
@@ -147,7 +147,7 @@ fn remote_memory_is_written_read_and_changed() {
         assert_eq!(failure.error, Error::INVALID);
         let (before, operand) = (Bytes::zeroed(8), Bytes::pattern(8, 3));
         let was = region.bytes()[..8].to_vec();
-        // A sum of two unsigned words.
+        // A sum of unsigned 64-bit words.
         let code = Code { op: 2, datatype: 7, fetches: true, compares: false };
         let remote = one.remote(&before, 0, region.address(), 10);
         let (endpoint, common) = one.state.endpoint(0).unwrap();
@@ -198,7 +198,7 @@ fn what_was_sent_arrives_though_the_endpoint_is_closed_at_once() {
                 until(&mut [&mut other], |nodes| nodes[0].told_of(RECEIVE + i)).unwrap();
                 assert!(room.bytes() == out[i].bytes());
             }
-            // What can never come is an error.
+            // A receive that no message can reach any more fails.
             let failure = until(&mut [&mut other], |nodes| nodes[0].told_of(RECEIVE + 99));
             assert_eq!(failure.unwrap_err().error, Error::GONE);
             closing.join().unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints that reach each other as if they were in two hosts.
+//! Endpoints of one process that reach each other as if they were on two hosts.
 
 use core::cell::UnsafeCell;
 use sovia_fi::completion::{Completion, Counter, Failure, Queue, WORDS};
@@ -9,16 +9,16 @@ use sovia_fi::vector::Vector;
 use sovia_fi::{Address, Endpoint, Error, State, flag};
 use std::time::{Duration, Instant};
 
-/// What has happened at an endpoint.
+/// A completion or failure that an endpoint reported.
 pub(crate) type Told = Result<Completion, Failure>;
 
-/// An endpoint with all that it is bound to.
+/// An endpoint with its queue, counter and address vector.
 pub(crate) struct Node {
     pub(crate) state: State,
     pub(crate) told: Vec<Told>,
 }
 
-/// Memory that an endpoint writes to.
+/// Memory that an endpoint may write to.
 pub(crate) struct Bytes(Box<[UnsafeCell<u8>]>);
 
 impl Bytes {
@@ -32,12 +32,12 @@ impl Bytes {
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        // SAFETY: the cell is live; a NIC that writes there meanwhile spoils no more than the byte.
+        // SAFETY: the cell is live. A NIC may write meanwhile, and then only the value of this byte is unspecified.
         self.0.iter().map(|byte| unsafe { byte.get().read_volatile() }).collect()
     }
 
     pub(crate) fn byte(&self, at: usize) -> u8 {
-        // SAFETY: as in `bytes`.
+        // SAFETY: the cell is live. A NIC may write meanwhile, and then only the value of this byte is unspecified.
         unsafe { self.0[at].get().read_volatile() }
     }
 
@@ -47,13 +47,14 @@ impl Bytes {
 
     pub(crate) fn buffer(&self) -> Buffer {
         let piece = Piece { address: self.0.as_ptr() as usize, len: self.0.len() };
-        // SAFETY: tests keep the memory until the operation is over or the endpoint closed, and look at it by `bytes` alone.
+        // SAFETY: tests keep the memory until the operation is over or the endpoint is closed. Tests read the memory
+        // only through `bytes` and `byte`.
         unsafe { Buffer::new(&[piece]) }.unwrap()
     }
 }
 
 impl Node {
-    /// With variables of the environment's; the place is on loopback.
+    /// Opens an endpoint on loopback, with `variables` as its environment.
     pub(crate) fn new(variables: &[(&str, &str)]) -> Node {
         let mut state = State::default();
         state.common.queues.push(Some(Queue::default()));
@@ -83,7 +84,7 @@ impl Node {
         *self.state.endpoint(0).unwrap().0.address()
     }
 
-    /// The number of an address.
+    /// Adds an address to the address vector, and returns its number.
     pub(crate) fn knows(&mut self, address: Address) -> u64 {
         self.state.common.vectors[0].as_mut().unwrap().insert(address)
     }
@@ -138,7 +139,7 @@ impl Node {
         self.state.common.regions.insert(5, region).unwrap();
     }
 
-    /// Makes progress, once.
+    /// Makes progress once, and collects completions and failures.
     pub(crate) fn go(&mut self) {
         self.state.progress_of_queue(0);
         let queue = self.state.queue(0).unwrap();
@@ -159,7 +160,7 @@ impl Node {
         }
     }
 
-    /// What has been told of an operation, once it is over.
+    /// Returns the result of an operation once it is over.
     pub(crate) fn told_of(&mut self, context: usize) -> Option<Told> {
         let is_it = |told: &Told| match told {
             Ok(completion) => completion.context == context,
@@ -170,7 +171,7 @@ impl Node {
     }
 }
 
-/// Two of them that know each other, by the numbers 0.
+/// Returns two nodes that know each other under number 0.
 pub(crate) fn two(variables: &[(&str, &str)]) -> (Node, Node) {
     let (mut one, mut other) = (Node::new(variables), Node::new(variables));
     let (to_one, to_other) = (one.address(), other.address());
@@ -178,13 +179,13 @@ pub(crate) fn two(variables: &[(&str, &str)]) -> (Node, Node) {
     (one, other)
 }
 
-/// Has all make progress until `done` has something to tell.
+/// Drives all nodes until `done` returns a value.
 #[track_caller]
 pub(crate) fn until<T>(
     nodes: &mut [&mut Node],
     mut done: impl FnMut(&mut [&mut Node]) -> Option<T>,
 ) -> T {
-    // A watchdog, and no more.
+    // The limit only ends a test that hangs.
     let begun = Instant::now();
     loop {
         nodes.iter_mut().for_each(|node| node.go());
@@ -195,7 +196,7 @@ pub(crate) fn until<T>(
     }
 }
 
-/// Sends, making progress while there is no room.
+/// Sends, and makes progress while no room is free.
 pub(crate) fn send(nodes: &mut [&mut Node], from: usize, bytes: &Bytes, tag: u64, delivery: bool) {
     until(nodes, |nodes| match nodes[from].try_send(bytes, 0, tag, delivery) {
         Ok(()) => Some(()),

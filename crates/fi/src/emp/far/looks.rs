@@ -1,4 +1,4 @@
-//! Looks for what the station has completed: receives, sends, long messages and probes.
+//! Checks which transfers of the station have ended: receives, sends, long messages and probes.
 
 use super::{Far, News, Sent};
 use crate::emp::bulk::error_of;
@@ -10,7 +10,8 @@ use crate::wire::{BYE, HELLO, KIND};
 use emp_eth::{Node, Outcome, Status};
 
 impl Far {
-    /// As a rule the transfers that have ended are those that were posted first.
+    /// Handles ended receives and sends, as long as the oldest one has ended. Usually transfers end in the order of
+    /// their posts.
     pub(super) fn look_at_first(&mut self) {
         while let Some((handle, _)) = self.receives.front()
             && let Ok(Some(outcome)) = self.station.outcome(*handle)
@@ -22,7 +23,7 @@ impl Far {
             && let Some(sent) = self.sends.pop_front()
         {
             if outcome.status != Status::Done {
-                // What has come before is told first.
+                // Events that came before this failure must be reported first.
                 self.look_at_receives();
             }
             self.sent(sent, outcome);
@@ -40,7 +41,7 @@ impl Far {
         }
     }
 
-    /// A receive has ended.
+    /// Handles an ended receive.
     fn received(&mut self, at: usize, outcome: Outcome) {
         self.found = self.found.wrapping_add(1);
         let Some((_, room)) = self.receives.remove(at) else { return };
@@ -58,12 +59,12 @@ impl Far {
         }
     }
 
-    /// A message has come from a node.
+    /// Handles a message from a node.
     fn came(&mut self, node: Node, held: Held) {
         let (mark, head) = (held.mark(), held.head());
         let kind = head.kind & KIND;
         if kind == HELLO {
-            // What was under way with a process before has ended by now, and is told first.
+            // The NIC has already ended all transfers with an earlier process at this address. Report their ends first.
             self.look_at_sends();
             self.look_at_bulks();
             self.look_at_probes();
@@ -80,7 +81,7 @@ impl Far {
         }
         match peer.session.place(mark, kind == HELLO) {
             Place::Now => {
-                // Another process may be there by now.
+                // Another process may have begun at this address.
                 peer.has_left = kind == BYE;
                 peer.greetings += u32::from(kind == HELLO);
                 self.news.push_back(News::Message(node, held));
@@ -111,20 +112,22 @@ impl Far {
         }
     }
 
-    /// A send has ended.
+    /// Handles an ended send.
     fn sent(&mut self, Sent { node, room, .. }: Sent, outcome: Outcome) {
         self.found = self.found.wrapping_add(1);
         self.spare.push(room);
         let peer = &mut self.peers[usize::from(node)];
         peer.under_way -= 1;
         if outcome.status != Status::Done {
-            // If that was the word that this end leaves, it is said again when the peer is heard of.
+            // The failed message may have been the BYE to the peer. Then this end repeats BYE when it next hears from
+            // the peer.
             peer.is_left = false;
             self.news.push_back(News::Lost(node, error_of(outcome.status)));
         }
     }
 
-    /// Looks what has ended of long messages, and posts what there are descriptors for; those that began first come first.
+    /// Handles ended parts of long messages, and posts more parts with the freed descriptors. The oldest long message
+    /// comes first.
     pub(super) fn look_at_bulks(&mut self) {
         let mut at = 0;
         while let Some(&id) = self.bulk_ids.get(at) {
@@ -155,7 +158,7 @@ impl Far {
         for at in 0..self.probed.len() {
             if let Ok(Some(_)) = self.station.outcome(self.probed[at]) {
                 self.found = self.found.wrapping_add(1);
-                // SAFETY: there is no memory in it.
+                // SAFETY: the receive has no pieces, so the NIC accesses no memory.
                 if let Ok(handle) = unsafe { self.station.post_receive(None, Some(PROBE), &[]) } {
                     self.probed[at] = handle;
                 }

@@ -1,4 +1,4 @@
-//! The station of an endpoint, and what is under way with peers of other hosts.
+//! The station of an endpoint, and the transfers with peers on other hosts.
 
 mod looks;
 
@@ -16,15 +16,15 @@ use emp_eth::{Handle, Mode, Node, Station, Whereabouts};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What is behind an endpoint's address for other hosts.
+/// The part of an endpoint that talks to other hosts.
 #[derive(Debug)]
 pub(crate) struct Far {
-    /// Dropped before the rooms: then the NIC is done with them.
+    /// Field order matters: the station is dropped before `rooms`, so the NIC no longer uses the rooms.
     station: Station,
     place: Whereabouts,
     session: u32,
     is_driven: bool,
-    /// Transfers whose end has been seen, modulo 2^32.
+    /// Number of transfers whose end this end has seen, modulo 2^32.
     found: u32,
     rooms: Arc<Rooms>,
     receives: VecDeque<(Handle, Room)>,
@@ -33,12 +33,12 @@ pub(crate) struct Far {
     probed: Vec<Handle>,
     peers: Vec<Peer>,
     bulks: Slab<Bulk>,
-    /// Those that are under way, and the descriptors that they have: receives, sends.
+    /// Long messages under way, and the descriptors that they use: for receives, for sends.
     bulk_ids: Vec<u64>,
     used: [usize; 2],
     next_tag: u32,
     news: VecDeque<News>,
-    /// Looks so far, and how many of them are passed over for one at which the NIC is driven.
+    /// Number of looks so far, and a mask: the NIC is driven only at looks whose number has none of its bits.
     looks: u32,
     pause: u32,
 }
@@ -51,53 +51,54 @@ struct Sent {
     room: Room,
 }
 
-/// What is known of a node.
+/// State of a node.
 #[derive(Debug, Default)]
 struct Peer {
     session: Session<Copied>,
-    /// The number of the next message to it.
+    /// Number of the next message to the node.
     next: u32,
-    /// Messages that are under way to it.
+    /// Number of messages under way to the node.
     under_way: usize,
-    /// The endpoint's number for it, once it has said who it is.
+    /// The endpoint's number for the node, once the node has sent its address.
     peer: Option<u32>,
     probe: Option<Handle>,
     probed_at: u64,
-    /// It has been told that nothing more comes.
+    /// Set when this end has sent BYE to the node.
     is_left: bool,
-    /// It has said so.
+    /// Set when the node has sent BYE.
     has_left: bool,
-    /// Processes that have named themselves, and of which the endpoint has not heard yet.
+    /// Number of HELLO messages from the node that the endpoint has not handled yet.
     greetings: u32,
 }
 
-/// What has happened.
+/// An event for the endpoint.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// A message is the next one of that node's.
+    /// The next message of a node.
     Message(Node, Held),
-    /// The same; its room has been used again.
+    /// The next message of a node, copied because it had arrived early and its room is in use again.
     Kept(Node, Copied),
-    /// A node does not answer, or has sent nonsense.
+    /// The node does not answer, or has sent invalid data.
     Lost(Node, Error),
-    /// There are receives for a long message up to there: of that operation, with that tag.
+    /// Receives are posted for a long message: node, operation, tag, and the end of the posted bytes.
     Posted(Node, u64, u32, usize),
-    /// The NIC is done with the memory of that operation's long message.
+    /// The NIC no longer uses the memory of the operation's long message.
     Ended(u64, Result<(), Error>),
 }
 
-/// Looks that may be passed over when there has been no news for a while.
+/// Largest value of [`Far::pause`]. When events stay away, up to this number of looks do not drive the NIC.
 const PAUSE_MAX: u32 = 63;
-/// Messages that may be under way to one of few peers, and the least.
+/// Upper limit of messages under way to one peer.
 const SHARE: usize = 64;
-/// Between two probes of a peer, in nanoseconds.
+/// Nanoseconds between two probes of a peer.
 const PROBE_NS: u64 = 1_000_000_000;
 
 impl Far {
-    /// Opens a station where the environment says; `None` if there is to be none. The secret is what others have to know.
+    /// Opens the station that the environment describes; `None` if the environment asks for none. A peer needs `secret`
+    /// to reach the station.
     ///
     /// # Errors
-    /// [`Error::INVALID`] if the environment makes no sense, or there can be no station there.
+    /// Returns [`Error::INVALID`] if the environment is invalid, or the station cannot open its port.
     pub(crate) fn open(
         secret: u64,
         session: u32,
@@ -110,13 +111,14 @@ impl Far {
         let (rooms, mut spare) = Rooms::new((RECEIVES + SENDS) as u16);
         let mut receives = VecDeque::with_capacity(RECEIVES);
         for room in spare.drain(..RECEIVES) {
-            // SAFETY: the room is the NIC's until the receive has ended, or the station is dropped, which is before the rooms are.
+            // SAFETY: the NIC owns the room until the receive has ended or the station is dropped. The station is
+            // dropped before the rooms.
             let posted = unsafe { station.post_receive(None, Some(EAGER), &[rooms.whole(&room)]) };
             receives.push_back((posted.map_err(|_| Error::NO_MEMORY)?, room));
         }
         let mut probed = Vec::with_capacity(PROBED);
         for _ in 0..PROBED {
-            // SAFETY: there is no memory in it.
+            // SAFETY: the receive has no pieces, so the NIC accesses no memory.
             let posted = unsafe { station.post_receive(None, Some(PROBE), &[]) };
             probed.push(posted.map_err(|_| Error::NO_MEMORY)?);
         }
@@ -142,13 +144,13 @@ impl Far {
         }))
     }
 
-    /// Where it is.
+    /// Returns the station's address.
     pub(crate) fn place(&self) -> Whereabouts {
         self.place
     }
 
-    /// Whether it is time to look for news. Cheap, so that it may be asked at each look for messages. `is_near`: there are
-    /// peers of this host, for whose messages a look at the port would be a delay.
+    /// Returns true if it is time to look for events. Cheap enough to call at each look for messages. `is_near`: peers
+    /// on this host exist, and driving the NIC would delay their messages.
     #[inline(always)]
     pub(crate) fn is_due(&mut self, is_near: bool) -> bool {
         self.looks = self.looks.wrapping_add(1);
@@ -157,7 +159,7 @@ impl Far {
         is_turn || self.station.ended() != self.found || !self.news.is_empty()
     }
 
-    /// The node of a place, with that secret.
+    /// Returns the node at a place with a secret, and adds the node if it is new.
     pub(crate) fn node(&mut self, place: Whereabouts, secret: u64) -> Result<Node, Error> {
         let node = self.station.add_peer(&place.into(), secret);
         let node = node.map_err(|_| Error::NO_MEMORY)?;
@@ -165,7 +167,7 @@ impl Far {
         Ok(node)
     }
 
-    /// Where a node is.
+    /// Returns the place of a node.
     pub(crate) fn place_of(&self, node: Node) -> Option<Whereabouts> {
         Some(Whereabouts::from(&self.station.address_of(node)?))
     }
@@ -178,32 +180,32 @@ impl Far {
         &mut self.peers[at]
     }
 
-    /// The endpoint's number for a node that has said who it is.
+    /// Returns the endpoint's number for a node that has sent its address.
     #[inline]
     pub(crate) fn peer_of(&self, node: Node) -> Option<u32> {
         self.peers.get(usize::from(node))?.peer
     }
 
-    /// A node has said who it is.
+    /// Sets the endpoint's number for a node that has sent its address.
     pub(crate) fn bind(&mut self, node: Node, peer: Option<u32>) {
         self.peer(node).peer = peer;
     }
 
-    /// The endpoint has heard by which name a node calls itself.
+    /// Records that the endpoint has handled a node's HELLO.
     pub(crate) fn greeted(&mut self, node: Node) {
         let greetings = &mut self.peer(node).greetings;
         *greetings = greetings.saturating_sub(1);
     }
 
-    /// Messages to a node are numbered from the first on: another process has to be told who this one is.
+    /// Restarts the numbers of the messages to a node. A new process there must first receive this end's HELLO.
     pub(crate) fn begin(&mut self, node: Node) {
         let peer = self.peer(node);
         (peer.next, peer.is_left) = (0, false);
     }
 
-    /// Sends a message to a node; false if there is no room now.
+    /// Sends a message to a node. Returns false if no room or descriptor is free now.
     pub(crate) fn send(&mut self, node: Node, head: Head, load: Load<'_>) -> Result<bool, Error> {
-        // Each gets its share, so that one that takes nothing does not hold all.
+        // Each peer has a share, so that a peer that receives nothing cannot use up all rooms.
         let share = (SENDS / self.peers.len().max(1)).clamp(1, SHARE);
         let peer = self.peers.get(usize::from(node)).ok_or(Error::INVALID)?;
         if peer.under_way >= share || self.spare.is_empty() {
@@ -216,7 +218,8 @@ impl Far {
         let Some(mut room) = self.spare.pop() else { return Ok(false) };
         let mark = Mark { session: self.session, number: self.peers[usize::from(node)].next };
         let piece = self.rooms.fill(&mut room, head, mark, load);
-        // SAFETY: the room is the NIC's until the send has ended, or the station is dropped, which is before the rooms are.
+        // SAFETY: the NIC owns the room until the send has ended or the station is dropped. The station is dropped
+        // before the rooms.
         let posted = unsafe { self.station.post_send(node, EAGER, &[piece]) };
         let Ok(handle) = posted else {
             self.spare.push(room);
@@ -230,8 +233,8 @@ impl Far {
         Ok(true)
     }
 
-    /// Says to a node that nothing more comes, once; false if there is no room now. `abruptly`: what was sent before may not have
-    /// come, and is not wanted.
+    /// Sends BYE to a node, once. Returns false if no room is free now. `abruptly`: the node need not wait for earlier
+    /// messages, which may be lost.
     pub(crate) fn leave(&mut self, node: Node, abruptly: bool) -> bool {
         if self.peer(node).is_left {
             return true;
@@ -242,13 +245,13 @@ impl Far {
         sent
     }
 
-    /// What has happened next.
+    /// Returns the next event.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// Uses a message's room again.
+    /// Returns a message's room to the receives.
     #[inline]
     pub(crate) fn give_back(&mut self, held: Held) {
         self.receive_into(held.into_room());
@@ -256,15 +259,16 @@ impl Far {
 
     fn receive_into(&mut self, room: Room) {
         let piece = self.rooms.whole(&room);
-        // SAFETY: as in `open`.
+        // SAFETY: the NIC owns the room until the receive has ended or the station is dropped. The station is dropped
+        // before the rooms.
         match unsafe { self.station.post_receive(None, Some(EAGER), &[piece]) } {
             Ok(handle) => self.receives.push_back((handle, room)),
-            // Descriptors are divided so that there is one for it.
+            // The division of the descriptors leaves one for each room.
             Err(error) => debug_assert!(false, "{error:?}"),
         }
     }
 
-    /// Drives the NIC where that is the calls' business, and finds out what has ended.
+    /// Drives the NIC if calls drive it, and checks which transfers have ended.
     pub(crate) fn poll(&mut self) {
         self.station.progress();
         let missing = |far: &Far| far.station.ended().wrapping_sub(far.found) as i32 > 0;
@@ -289,7 +293,7 @@ impl Far {
         }
     }
 
-    /// Asks peers whether they are there that owe nothing else.
+    /// Probes peers that have no messages under way, to find out whether they are alive.
     pub(crate) fn probe(&mut self, now: u64) {
         let mut probes = self.peers.iter().filter(|peer| peer.probe.is_some()).count();
         for (node, peer) in self.peers.iter_mut().enumerate() {
@@ -298,7 +302,7 @@ impl Far {
                 && peer.under_way == 0
                 && now.saturating_sub(peer.probed_at) >= PROBE_NS;
             if is_due && probes < PROBES {
-                // SAFETY: there is no memory in it.
+                // SAFETY: the send has no pieces, so the NIC accesses no memory.
                 let posted = unsafe { self.station.post_send(node as Node, PROBE, &[]) };
                 (peer.probe, peer.probed_at) = (posted.ok(), now);
                 probes += 1;
@@ -306,7 +310,7 @@ impl Far {
         }
     }
 
-    /// Receives a long message from a node, for that operation. [`News::Posted`] says when the peer may send.
+    /// Starts to receive a long message from a node, for `operation`. [`News::Posted`] reports when the peer may send.
     pub(crate) fn receive(
         &mut self,
         node: Node,
@@ -319,7 +323,8 @@ impl Far {
         self.add(Bulk::new((node, tag), operation, false, buffer, len))
     }
 
-    /// Sends a long message to a node, with that tag, up to where there are receives for it.
+    /// Starts to send a long message to a node, with the tag that the receiver chose. Sends only bytes for which the
+    /// receiver has posted receives.
     pub(crate) fn transmit(
         &mut self,
         (node, tag): (Node, u32),
@@ -337,10 +342,10 @@ impl Far {
         id
     }
 
-    /// There are receives for a long message up to there, says the peer.
+    /// Records the peer's report that receives are posted up to byte `upto` of a long message.
     ///
     /// # Errors
-    /// [`Error::CORRUPT`] if that cannot be.
+    /// Returns [`Error::CORRUPT`] if the report is invalid.
     pub(crate) fn allow(&mut self, id: u64, tag: u32, upto: u64) -> Result<(), Error> {
         let bulk = self.bulks.get_mut(id).filter(|bulk| bulk.sends && bulk.tag == tag);
         bulk.ok_or(Error::CORRUPT)?.allow(upto)?;
@@ -349,14 +354,16 @@ impl Far {
         Ok(())
     }
 
-    /// A tag of long messages, if it is one.
+    /// Converts a tag of long messages; `None` if `tag` is another tag.
     pub(crate) fn bulk_tag(tag: u64) -> Option<u32> {
         u32::try_from(tag).ok().filter(|tag| *tag >= FIRST_BULK)
     }
 
-    /// All that is under way with a node ends. `is_there`: another process is there by now, with which something may be under way.
+    /// Ends all transfers with a node. `is_there`: a new process is at the node's address, and transfers with it may be
+    /// under way.
     pub(crate) fn lose(&mut self, node: Node, error: Error, is_there: bool) {
-        // One may have come of which the endpoint has not heard yet. The NIC has ended what was under way with the one before.
+        // A new process may have sent a HELLO that the endpoint has not handled. The NIC has ended all transfers with
+        // the process before.
         self.poll();
         let is_there = is_there || self.peer(node).greetings > 0;
         for &id in &self.bulk_ids {
@@ -367,17 +374,17 @@ impl Far {
         if !is_there {
             self.station.give_up(node);
             if !core::mem::replace(&mut self.peer(node).has_left, true) {
-                // If it is there all the same, it is to know.
+                // The peer may still be alive, and must learn that this end has given up.
                 self.leave(node, true);
             }
         }
         self.poll();
-        // One of which nothing was posted has ended by that.
+        // A long message without posted parts ends here.
         self.look_at_bulks();
     }
 
-    /// The endpoint is to be closed: says so to all peers, and waits until they have got what was sent to them, or have left, or are
-    /// found dead. `flush` sends what waits for room; whether that was all.
+    /// Closes the station. Sends BYE to all peers and waits until each peer has received its messages, has sent BYE or
+    /// is found dead. `flush` sends waiting messages and returns true if none is left.
     pub(crate) fn close(mut self, mut flush: impl FnMut(&mut Far) -> bool) {
         loop {
             let since = self.station.ended();
@@ -402,7 +409,7 @@ impl Far {
             if is_over {
                 return;
             }
-            // A watchdog wakes it, if what it waits for is not an end.
+            // The time limit covers progress that is not the end of a transfer.
             self.station.wait_for_another(since, Some(Duration::from_millis(10)));
         }
     }
