@@ -28,7 +28,7 @@ pub(crate) static ATOMIC: OpsAtomic = OpsAtomic {
 
 type Desc = *mut c_void;
 
-/// What C's numbers stand for.
+/// Converts libfabric's numbers; fails if the provider does not offer the operation.
 pub(crate) fn code_of(
     datatype: c_int,
     op: c_int,
@@ -40,13 +40,13 @@ pub(crate) fn code_of(
     if code.is_offered() { Ok(code) } else { Err(Error::NOT_SUPPORTED) }
 }
 
-/// How many elements one call may have, and their size.
+/// Returns the maximum number of elements of one call, and the size of an element.
 pub(crate) fn limit(code: Code) -> (usize, usize) {
     let size = code.size().unwrap_or(1);
     (ATOMIC_MAX / size / if code.compares { 2 } else { 1 }, size)
 }
 
-/// A place in a peer's memory, and what is done there.
+/// An atomic operation, and the address in a peer's memory.
 struct Call {
     to: u64,
     address: u64,
@@ -58,13 +58,13 @@ struct Call {
     tell: bool,
 }
 
-/// Elements of the program's, as C counts them.
+/// Elements in the program's memory, as libfabric describes them.
 #[derive(Clone, Copy)]
 struct Elements<'a>(&'a [Ioc]);
 
 impl Elements<'_> {
     /// # Safety
-    /// The elements are the program's until the operation is over.
+    /// The elements must be memory that the program lends until the operation is over.
     unsafe fn buffer(self, size: usize) -> Result<Buffer, Error> {
         let mut pieces = [Piece::default(); PIECES_MAX];
         let pieces = pieces.get_mut(..self.0.len()).ok_or(Error::INVALID)?;
@@ -72,14 +72,14 @@ impl Elements<'_> {
             let len = part.count.checked_mul(size).ok_or(Error::INVALID)?;
             *piece = Piece { address: part.addr.addr(), len };
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: this function's contract is that the program lends the elements until the operation is over.
         unsafe { Buffer::new(pieces) }
     }
 }
 
 impl Call {
     /// # Safety
-    /// All elements are the program's until the operation is over.
+    /// All elements must be memory that the program lends until the operation is over.
     unsafe fn run(
         self,
         ep: &Ep,
@@ -92,7 +92,7 @@ impl Call {
             let code = code_of(datatype, op, results.is_some(), compares.is_some())?;
             let size = code.size().ok_or(Error::NOT_SUPPORTED)?;
             let buffer = |of: Option<Elements<'_>>| match of {
-                // SAFETY: the caller's contract.
+                // SAFETY: this function's contract is that the program lends the elements until the operation is over.
                 Some(elements) => unsafe { elements.buffer(size) },
                 None => Ok(Buffer::default()),
             };
@@ -114,12 +114,12 @@ impl Call {
     }
 
     /// # Safety
-    /// The contract of C's callers.
+    /// `msg` must be valid, as libfabric's manual pages require.
     unsafe fn of_message(ep: &Ep, msg: &MsgAtomic, flags: u64) -> Result<Call, Error> {
         if msg.rma_iov_count != 1 {
             return Err(Error::INVALID);
         }
-        // SAFETY: there is one.
+        // SAFETY: `rma_iov` is a valid list by the contract for `msg`, and the check above ensures one element.
         let part = unsafe { *msg.rma_iov };
         Ok(Call {
             to: msg.addr,
@@ -135,12 +135,12 @@ impl Call {
 }
 
 /// # Safety
-/// There are so many.
+/// `list` must point to `count` elements.
 unsafe fn elements<'a>(list: *const Ioc, count: usize) -> Elements<'a> {
     if count == 0 {
         return Elements(&[]);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: this function's contract is that `list` points to `count` elements.
     Elements(unsafe { core::slice::from_raw_parts(list, count) })
 }
 
@@ -160,7 +160,7 @@ unsafe extern "C" fn write(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let tell = ep.tells_send(ep.tx_flags);
@@ -181,7 +181,7 @@ unsafe extern "C" fn writev(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let tell = ep.tells_send(ep.tx_flags);
@@ -191,7 +191,7 @@ unsafe extern "C" fn writev(
 }
 
 unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgAtomic, flags: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let (ep, msg) = (of::<Ep>(ep), &*msg);
         match Call::of_message(ep, msg, flags) {
@@ -213,7 +213,7 @@ unsafe extern "C" fn inject(
 ) -> isize {
     let context = core::ptr::null_mut();
     let call = Call { to, address, key, datatype, op, data: None, context, tell: false };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { call.run(of::<Ep>(ep), Elements(&one(from, count)), None, None) }
 }
 
@@ -231,7 +231,7 @@ unsafe extern "C" fn readwrite(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let tell = ep.tells_send(ep.tx_flags);
@@ -256,7 +256,7 @@ unsafe extern "C" fn readwritev(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let tell = ep.tells_send(ep.tx_flags);
@@ -274,7 +274,7 @@ unsafe extern "C" fn readwritemsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let (ep, msg) = (of::<Ep>(ep), &*msg);
         let results = elements(results, result_count);
@@ -301,7 +301,7 @@ unsafe extern "C" fn compwrite(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let tell = ep.tells_send(ep.tx_flags);
@@ -330,7 +330,7 @@ unsafe extern "C" fn compwritev(
     op: c_int,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let tell = ep.tells_send(ep.tx_flags);
@@ -352,7 +352,7 @@ unsafe extern "C" fn compwritemsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let (ep, msg) = (of::<Ep>(ep), &*msg);
         let results = elements(results, result_count);
@@ -366,12 +366,12 @@ unsafe extern "C" fn compwritemsg(
 }
 
 /// # Safety
-/// `count` is null or can be written to.
+/// `count` must be null or writable.
 unsafe fn valid(asked: Result<Code, Error>, count: *mut usize) -> c_int {
     match asked {
         Ok(code) => {
             if !count.is_null() {
-                // SAFETY: the caller's contract.
+                // SAFETY: `count` is not null, so this function's contract makes it writable.
                 unsafe { *count = limit(code).0 };
             }
             0
@@ -386,7 +386,7 @@ unsafe extern "C" fn writevalid(
     op: c_int,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { valid(code_of(datatype, op, false, false), count) }
 }
 
@@ -396,7 +396,7 @@ unsafe extern "C" fn readwritevalid(
     op: c_int,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { valid(code_of(datatype, op, true, false), count) }
 }
 
@@ -406,6 +406,6 @@ unsafe extern "C" fn compwritevalid(
     op: c_int,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { valid(code_of(datatype, op, true, true), count) }
 }

@@ -19,17 +19,17 @@ static AV: OpsAv = OpsAv {
     av_set: missing,
 };
 
-/// `FI_SYNC_ERR`: a place for an error of each address.
+/// `FI_SYNC_ERR`: the program passes memory for one error code per address.
 const SYNC_ERR: u64 = 1 << 58;
 
-/// An address vector as the program has it.
+/// A program's address vector.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Av {
     fid: FidAv,
-    /// The domain.
+    /// The domain of the vector.
     pub inner: Arc<Domain>,
-    /// Its number there.
+    /// The vector's number in the domain.
     pub at: usize,
 }
 
@@ -40,10 +40,10 @@ pub unsafe extern "C" fn av_open(
     av: *mut *mut FidAv,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let attr = attr.as_ref();
-        // A named one would be shared with other processes.
+        // A named vector would be shared with other processes.
         if attr.is_some_and(|attr| !attr.name.is_null() || attr.rx_ctx_bits != 0) {
             return code(Err(Error::NO_SYSTEM));
         }
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn av_open(
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let av = unsafe { of::<Av>(fid) };
     {
         let mut state = av.inner.enter();
@@ -68,14 +68,14 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             *vector = None;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: C's caller passes an open address vector, and does not use the vector after this call.
     drop(unsafe { take_back::<Av>(fid) });
     0
 }
 
-/// Event queues are told nothing: insertion is over when its call returns.
+/// Accepts an event queue. No event follows, because an insertion ends before its call returns.
 unsafe extern "C" fn bind(_: *mut Fid, queue: *mut Fid, _: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     match unsafe { (*queue).class } {
         class::EQ => 0,
         _ => code(Err(Error::INVALID)),
@@ -90,7 +90,7 @@ unsafe extern "C" fn insert(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers: `count` addresses, and as many numbers and errors.
+    // SAFETY: C's caller passes `count` addresses, and memory for as many numbers and errors.
     unsafe {
         let av = of::<Av>(av);
         let mut inserted = 0;
@@ -118,7 +118,7 @@ impl Av {
             return flag::ADDRESS_NONE;
         };
         let number = vector.insert(address);
-        // An endpoint may have heard of it before.
+        // An endpoint may have received messages from this address before.
         for endpoint in vector.endpoints() {
             if let Ok((endpoint, _)) = state.endpoint(endpoint) {
                 endpoint.note(&address, number);
@@ -128,7 +128,7 @@ impl Av {
     }
 }
 
-/// A name, as `straddr` writes it.
+/// Inserts an address given as text, in the format of `straddr`.
 unsafe extern "C" fn insertsvc(
     av: *mut FidAv,
     node: *const c_char,
@@ -137,7 +137,7 @@ unsafe extern "C" fn insertsvc(
     _: u64,
     _: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let text = if node.is_null() { service } else { node };
         if text.is_null() {
@@ -154,7 +154,7 @@ unsafe extern "C" fn insertsvc(
 }
 
 unsafe extern "C" fn remove(av: *mut FidAv, numbers: *mut u64, count: usize, _: u64) -> c_int {
-    // SAFETY: the contract of C's callers: so many numbers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The list has `count` numbers.
     let (av, numbers) = unsafe { (of::<Av>(av), core::slice::from_raw_parts(numbers, count)) };
     let mut state = av.inner.enter();
     for &number in numbers {
@@ -179,7 +179,7 @@ unsafe extern "C" fn lookup(
     address: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    // SAFETY: the contract of C's callers: room for `len` bytes.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The buffer has `len` bytes.
     unsafe {
         let av = of::<Av>(av);
         let found = {
@@ -201,7 +201,7 @@ unsafe extern "C" fn straddr(
     to: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
-    // SAFETY: the contract of C's callers: an address, and room for `len` bytes.
+    // SAFETY: C's caller passes an address, and a buffer of `len` bytes.
     unsafe {
         let bytes = core::slice::from_raw_parts(address.cast::<u8>(), ADDRESS_LEN);
         let text = Address::read(bytes).map_or(String::new(), |address| address.to_text());

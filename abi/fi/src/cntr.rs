@@ -15,14 +15,14 @@ static CNTR: OpsCntr =
 /// `FI_CNTR_EVENTS_COMP`.
 const COMPLETIONS: c_int = 0;
 
-/// A counter as the program has it.
+/// A program's counter.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Cntr {
     fid: FidCntr,
-    /// The domain.
+    /// The domain of the counter.
     pub inner: Arc<Domain>,
-    /// Its number there.
+    /// The counter's number in the domain.
     pub at: usize,
 }
 
@@ -33,9 +33,9 @@ pub unsafe extern "C" fn cntr_open(
     cntr: *mut *mut FidCntr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
-        // Newer versions than 1.17 can ask for bytes to be counted.
+        // Versions after 1.17 can request a count of bytes.
         let is_known =
             |attr: &CntrAttr| attr.events == COMPLETIONS && WAITS.contains(&attr.wait_obj);
         if !attr.as_ref().is_none_or(is_known) {
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn cntr_open(
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let cntr = unsafe { of::<Cntr>(fid) };
     {
         let mut state = cntr.inner.enter();
@@ -59,7 +59,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         }
         state.common.counters[cntr.at] = None;
     }
-    // SAFETY: as above.
+    // SAFETY: C's caller passes an open counter, and does not use the counter after this call.
     drop(unsafe { take_back::<Cntr>(fid) });
     0
 }
@@ -76,42 +76,42 @@ impl Cntr {
 }
 
 unsafe extern "C" fn read(cntr: *mut FidCntr) -> u64 {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cntr>(cntr) }.read().0
 }
 
 unsafe extern "C" fn readerr(cntr: *mut FidCntr) -> u64 {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cntr>(cntr) }.read().1
 }
 
 unsafe extern "C" fn add(cntr: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cntr>(cntr) }.with(|it| it.value = it.value.wrapping_add(value));
     0
 }
 
 unsafe extern "C" fn set(cntr: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cntr>(cntr) }.with(|it| it.value = value);
     0
 }
 
 unsafe extern "C" fn adderr(cntr: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cntr>(cntr) }.with(|it| it.errors = it.errors.wrapping_add(value));
     0
 }
 
 unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cntr>(cntr) }.with(|it| it.errors = value);
     0
 }
 
-/// Until the counter has come to `threshold`, or an operation has failed.
+/// Waits until the counter reaches `threshold`, or an operation fails.
 unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let cntr = unsafe { of::<Cntr>(cntr) };
     let failed_before = cntr.with(|counter| counter.errors);
     let mut wait = Wait::new(timeout);

@@ -20,16 +20,16 @@ static CQ: OpsCq = OpsCq {
     strerror: text,
 };
 
-/// A completion queue as the program has it.
+/// A program's completion queue.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Cq {
     fid: FidCq,
-    /// The domain.
+    /// The domain of the queue.
     pub inner: Arc<Domain>,
-    /// Its number there.
+    /// The queue's number in the domain.
     pub at: usize,
-    /// Bytes of an entry, which is the beginning of the longest one.
+    /// Bytes of an entry. Each format is a prefix of the longest one.
     entry: usize,
 }
 
@@ -40,14 +40,14 @@ pub unsafe extern "C" fn cq_open(
     cq: *mut *mut FidCq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let (format, wait) = attr.as_ref().map_or((0, 0), |attr| (attr.format, attr.wait_obj));
         if !WAITS.contains(&wait) {
             return code(Err(Error::NO_SYSTEM));
         }
         let entry = match format {
-            // `FI_CQ_FORMAT_UNSPEC`: the provider's choice.
+            // `FI_CQ_FORMAT_UNSPEC` lets the provider choose the format.
             0 | 4 => 48,
             1 => 8,
             2 => 24,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn cq_open(
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let cq = unsafe { of::<Cq>(fid) };
     {
         let mut state = cq.inner.enter();
@@ -75,16 +75,16 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         }
         state.common.queues[cq.at] = None;
     }
-    // SAFETY: as above.
+    // SAFETY: C's caller passes an open queue, and does not use the queue after this call.
     drop(unsafe { take_back::<Cq>(fid) });
     0
 }
 
 impl Cq {
-    /// Reads up to `count` entries; has progress made if there is none.
+    /// Reads up to `count` entries. If the queue is empty, first drives the queue's endpoints.
     ///
     /// # Safety
-    /// There is room for so many entries, and sources if it is not null.
+    /// `to` must have room for `count` entries. `sources` must be null or have room for `count` sources.
     #[inline]
     unsafe fn read(&self, to: *mut u8, count: usize, sources: *mut u64) -> isize {
         let mut state = self.inner.enter();
@@ -96,15 +96,15 @@ impl Cq {
         let Ok(queue) = state.queue(self.at) else { return long_code(Err(Error::INVALID)) };
         let mut n = 0;
         while n < count {
-            // SAFETY: the caller's contract; entries have whole words.
+            // SAFETY: `n` is less than `count`, for which `to` has room. Entries consist of whole words.
             let entry = unsafe { to.add(n * self.entry).cast::<u64>() };
             let taken = if self.entry == 8 * WORDS {
-                // SAFETY: as above.
+                // SAFETY: `entry` has room for all words of the longest format.
                 queue.take(|i, word| unsafe { entry.add(i).write(word) })
             } else {
                 queue.take(|i, word| {
                     if i < self.entry / 8 {
-                        // SAFETY: as above.
+                        // SAFETY: the word lies within the entry's format, for which `entry` has room.
                         unsafe { entry.add(i).write(word) };
                     }
                 })
@@ -112,7 +112,7 @@ impl Cq {
             match taken {
                 Ok(source) => {
                     if !sources.is_null() {
-                        // SAFETY: as above.
+                        // SAFETY: `sources` is not null, so it has room for `count` sources.
                         unsafe { *sources.add(n) = source };
                     }
                     n += 1;
@@ -124,14 +124,14 @@ impl Cq {
         n as isize
     }
 
-    /// Likewise, until there is an entry, for so many milliseconds at most.
+    /// Like [`Cq::read`], but waits up to `timeout` milliseconds for an entry.
     ///
     /// # Safety
-    /// As for [`Cq::read`].
+    /// The contract of [`Cq::read`] applies.
     unsafe fn wait(&self, to: *mut u8, count: usize, sources: *mut u64, timeout: c_int) -> isize {
         let mut wait = Wait::new(timeout);
         loop {
-            // SAFETY: the caller's contract.
+            // SAFETY: this function has the contract of `read`.
             let n = unsafe { self.read(to, count, sources) };
             if n != -(libc::EAGAIN as isize) {
                 return n;
@@ -155,18 +155,18 @@ fn entry_of(completion: &Completion) -> CqEntry {
     }
 }
 
-/// Whether a thread may sleep until its descriptor is readable.
+/// Returns true if a thread may sleep until the queue's descriptor is readable.
 ///
 /// # Safety
-/// A completion queue's.
+/// `fid` must be an open completion queue.
 pub(crate) unsafe fn may_sleep(fid: *mut Fid) -> bool {
-    // SAFETY: the caller's contract.
+    // SAFETY: this function's contract is that `fid` is an open completion queue.
     let cq = unsafe { of::<Cq>(fid) };
     cq.inner.enter().queue(cq.at).is_ok_and(|queue| queue.is_empty())
 }
 
 unsafe extern "C" fn read(cq: *mut FidCq, to: *mut c_void, count: usize) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cq>(cq).read(to.cast(), count, core::ptr::null_mut()) }
 }
 
@@ -176,7 +176,7 @@ unsafe extern "C" fn readfrom(
     count: usize,
     sources: *mut u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cq>(cq).read(to.cast(), count, sources) }
 }
 
@@ -187,7 +187,7 @@ unsafe extern "C" fn sread(
     _: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cq>(cq).wait(to.cast(), count, core::ptr::null_mut(), timeout) }
 }
 
@@ -199,18 +199,19 @@ unsafe extern "C" fn sreadfrom(
     _: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Cq>(cq).wait(to.cast(), count, sources, timeout) }
 }
 
 unsafe extern "C" fn readerr(cq: *mut FidCq, to: *mut CqErrEntry, _: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let cq = unsafe { of::<Cq>(cq) };
     let failure = cq.inner.enter().queue(cq.at).map(Queue::take_failure);
     let Ok(Some(failure)) = failure else { return long_code(Err(Error::AGAIN)) };
     let CqEntry { op_context, flags, len, buf, data, tag } = entry_of(&failure.completion);
     let (err, olen) = (failure.error.0, failure.excess);
-    // SAFETY: as above. A program of before 1.5 has room for all but the last word, which is not written.
+    // SAFETY: C's caller passes an entry. In programs written for versions before 1.5, the entry lacks the last word,
+    // which this code does not write.
     unsafe {
         let to = &mut *to;
         (to.op_context, to.flags, to.len, to.buf) = (op_context, flags, len, buf);
@@ -221,7 +222,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, to: *mut CqErrEntry, _: u64) -> isi
 }
 
 unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let cq = unsafe { of::<Cq>(cq) };
     code(cq.inner.enter().queue(cq.at).map(Queue::signal))
 }
@@ -233,6 +234,6 @@ unsafe extern "C" fn text(
     to: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { strerror(number, to, len) }
 }

@@ -37,7 +37,7 @@ static MR: OpsMr = OpsMr {
     regattr: crate::mr::regattr,
 };
 
-/// The version from which a program says whether its threads take turns at all of a domain's calls.
+/// First version in which a program declares how its threads serialize control calls (`control_progress`).
 const UNIFIED_ASKED: u32 = 2 << 16;
 
 /// `fi_domain`.
@@ -47,16 +47,17 @@ pub unsafe extern "C" fn domain(
     domain: *mut *mut FidDomain,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let Some(attr) = info.as_ref().and_then(|info| info.domain_attr.as_ref()) else {
             return code(Err(Error::INVALID));
         };
-        // Since 2.0 that threading says nothing of calls that are no data transfers.
+        // Since 2.0, `FI_THREAD_DOMAIN` covers only data transfer calls.
         let unified = (*fabric).api_version < UNIFIED_ASKED
             || attr.control_progress == PROGRESS_CONTROL_UNIFIED;
         let exclusive = attr.threading == THREAD_DOMAIN && unified;
-        // By asking for that the program has promised what an exclusive domain needs.
+        // SAFETY: with this threading model the program promises that its threads never use the domain at the same
+        // time.
         let inner = if exclusive { Domain::exclusive() } else { Domain::shared() };
         let has = |mode| attr.mr_mode & mode != 0;
         let fid = Fid { class: class::DOMAIN, context, ops: &OPS };
@@ -72,18 +73,18 @@ pub unsafe extern "C" fn domain(
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     if Arc::strong_count(&unsafe { of::<Dom>(fid) }.inner) > 1 {
         return code(Err(Error::BUSY));
     }
-    // SAFETY: as above.
+    // SAFETY: C's caller passes an open domain, and does not use the domain after this call.
     drop(unsafe { take_back::<Dom>(fid) });
     0
 }
 
-/// Event queues are told nothing: registration is over when its call returns.
+/// Accepts an event queue. No event follows, because a registration ends before its call returns.
 unsafe extern "C" fn bind(_: *mut Fid, queue: *mut Fid, _: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     match unsafe { (*queue).class } {
         class::EQ => 0,
         _ => code(Err(Error::INVALID)),
@@ -104,7 +105,7 @@ unsafe extern "C" fn query_atomic(
     match crate::atomic::code_of(datatype, op, fetches, compares) {
         Ok(code) => {
             let (count, size) = crate::atomic::limit(code);
-            // SAFETY: the contract of C's callers.
+            // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
             unsafe { *attr = AtomicAttr { count, size } };
             0
         }

@@ -1,4 +1,4 @@
-//! Endpoints are opened: each gets the functions of all its kinds of operations.
+//! Opens endpoints, with functions for all kinds of operations.
 
 use crate::ep::{self, Ep};
 use crate::object::{Dom, code, hand_out, of};
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn endpoint(
     made: *mut *mut FidEp,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let Some(info) = info.as_ref() else { return code(Err(Error::INVALID)) };
         let inner = Arc::clone(&of::<Dom>(dom).inner);

@@ -1,4 +1,4 @@
-//! Endpoints.
+//! Endpoints: their properties, and the sends and receives of `msg` and `tagged`.
 
 use crate::object::{code, long_code, of, ops, take_back};
 use crate::types::{Fid, FidEp, Ops, OpsCm, OpsEp, class, missing};
@@ -36,52 +36,53 @@ pub(crate) static CM: OpsCm = OpsCm {
 const GET_FLAGS: c_int = 2;
 const SET_FLAGS: c_int = 3;
 const ENABLE: c_int = 6;
-/// `FI_OPT_MIN_MULTI_RECV`, at the level of endpoints, 0.
+/// `FI_OPT_MIN_MULTI_RECV`, an option at level 0 (endpoints).
 const MIN_MULTI_RECV: c_int = 0;
 
-/// Flags of the operation kinds that a counter can be bound for, in the order of [`sovia_fi::endpoint::Count`].
+/// Operation kinds that a counter can be bound to, in the order of [`sovia_fi::endpoint::Count`].
 const COUNTED: [u64; 6] =
     [flag::SEND, flag::RECV, flag::READ, flag::WRITE, flag::REMOTE_READ, flag::REMOTE_WRITE];
 
-/// An endpoint as the program has it.
+/// A program's endpoint.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Ep {
     pub(crate) fid: FidEp,
-    /// The domain.
+    /// The domain of the endpoint.
     pub(crate) inner: Arc<Domain>,
-    /// Its number there.
+    /// The endpoint's number in the domain.
     pub(crate) at: usize,
-    /// Flags of operations that are not told any.
+    /// Default flags of sends, for calls without a flags argument.
     pub(crate) tx_flags: u64,
-    /// Likewise of receives.
+    /// Default flags of receives, for calls without a flags argument.
     pub(crate) rx_flags: u64,
-    /// Whether only operations with `FI_COMPLETION` are told to the queue.
+    /// Set if only operations with `FI_COMPLETION` write entries to the queue.
     pub(crate) tx_selective: bool,
     pub(crate) rx_selective: bool,
-    /// Whether receives say from whom they take messages.
+    /// Set if receives may name their source.
     pub(crate) directed: bool,
     pub(crate) bindings: Bindings,
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let ep = unsafe { take_back::<Ep>(fid) };
     ep.inner.enter().close(ep.at);
     0
 }
 
-/// Calls that change an endpoint's properties are not made beside any other, says libfabric.
+/// Returns exclusive access to an endpoint. libfabric forbids calls that change an endpoint's properties at the same
+/// time as other calls.
 ///
 /// # Safety
-/// An endpoint's fid.
+/// `fid` must be an open endpoint.
 unsafe fn of_mut<'a>(fid: *mut Fid) -> &'a mut Ep {
-    // SAFETY: the caller's contract, and C's.
+    // SAFETY: `fid` is an open endpoint. libfabric excludes other calls on the endpoint meanwhile.
     unsafe { &mut *fid.cast::<Ep>() }
 }
 
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of_mut(fid);
         match (*other).class {
@@ -112,7 +113,8 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: the contract of C's callers: the flags' argument is a word.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The argument of the flag commands
+    // is a `u64`.
     unsafe {
         let ep = of_mut(fid);
         match command {
@@ -154,19 +156,19 @@ impl Ep {
         Ok(())
     }
 
-    /// Whether the queue is told of the success of a send with these flags.
+    /// Returns true if a successful send with these flags writes an entry to the queue.
     #[inline]
     pub(crate) fn tells_send(&self, flags: u64) -> bool {
         !self.tx_selective || flags & flag::COMPLETION != 0
     }
 
-    /// Whether the queue is told of the success of a receive with these flags.
+    /// Returns true if a successful receive with these flags writes an entry to the queue.
     #[inline]
     pub(crate) fn tells_receive(&self, flags: u64) -> bool {
         !self.rx_selective || flags & flag::COMPLETION != 0
     }
 
-    /// Runs `f` on the endpoint; the result as C has it.
+    /// Runs `f` on the endpoint, and returns a result code for C.
     #[inline(always)]
     pub(crate) fn run(
         &self,
@@ -180,11 +182,11 @@ impl Ep {
     /// Sends a message.
     ///
     /// # Safety
-    /// The pieces are the program's until the operation is over.
+    /// The pieces must be memory that the program lends until the operation is over.
     #[inline(always)]
     pub(crate) unsafe fn send(&self, pieces: &[Piece], message: Message, flags: u64) -> isize {
         let Message { to, tag, data, context } = message;
-        // SAFETY: the caller's contract.
+        // SAFETY: this function's contract is that the program lends the pieces until the operation is over.
         let buffer = match unsafe { Buffer::new(pieces) } {
             Ok(buffer) => buffer,
             Err(error) => return long_code(Err(error)),
@@ -200,22 +202,22 @@ impl Ep {
             Ok(found) => found,
             Err(error) => return long_code(Err(error)),
         };
-        // Built where it is used: a copy of what has just been written part by part would wait for all that was
-        // written before, messages to other processors among it.
+        // Built in place. A copy would read words just after they were written in parts. Such a read waits for all
+        // earlier stores, including messages in cache lines that other processors own.
         long_code(endpoint.send(common, Send { buffer, to, tag, data, context, tell, delivery }))
     }
 
-    /// Sends a message that is the endpoint's own when this returns, and of which the queue is not told.
+    /// Sends a message, whose bytes are copied before this function returns. The queue gets no entry.
     ///
     /// # Safety
-    /// There are so many bytes.
+    /// `from` must point to `len` readable bytes.
     #[inline(always)]
     pub(crate) unsafe fn inject(&self, from: *const c_void, len: usize, message: Message) -> isize {
         if len > EAGER_MAX {
             return long_code(Err(Error::TOO_LONG));
         }
         let Message { to, tag, data, .. } = message;
-        // SAFETY: the caller's contract.
+        // SAFETY: `from` points to `len` readable bytes, and the send copies them before this function returns.
         let buffer = match unsafe { Buffer::new(&[Piece { address: from.addr(), len }]) } {
             Ok(buffer) => buffer,
             Err(error) => return long_code(Err(error)),
@@ -230,14 +232,14 @@ impl Ep {
         long_code(endpoint.send(common, send))
     }
 
-    /// Posts a receive, or asks what has come.
+    /// Posts a receive, or queries arrived messages.
     ///
     /// # Safety
-    /// The pieces are the program's until the operation is over.
+    /// The pieces must be memory that the program lends until the operation is over.
     #[inline(always)]
     pub(crate) unsafe fn receive(&self, pieces: &[Piece], from: Wanted, flags: u64) -> isize {
         let Wanted { source, tag, context } = from;
-        // SAFETY: the caller's contract.
+        // SAFETY: this function's contract is that the program lends the pieces until the operation is over.
         let buffer = match unsafe { Buffer::new(pieces) } {
             Ok(buffer) => buffer,
             Err(error) => return long_code(Err(error)),
@@ -275,7 +277,7 @@ impl Ep {
     }
 }
 
-/// What a message says beside its bytes.
+/// The fields of a message besides its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message {
     pub(crate) to: u64,
@@ -284,7 +286,7 @@ pub(crate) struct Message {
     pub(crate) context: *mut c_void,
 }
 
-/// What a receive takes: the source, and a tag with the bits to ignore.
+/// Selects the messages of a receive: the source, and a tag with the bits to ignore.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) source: u64,
@@ -292,20 +294,20 @@ pub(crate) struct Wanted {
     pub(crate) context: *mut c_void,
 }
 
-/// The pieces that C names.
+/// Converts a list of pieces from C.
 ///
 /// # Safety
-/// There are so many.
+/// `list` must point to `count` pieces.
 pub(crate) unsafe fn pieces<'a>(list: *const Piece, count: usize) -> &'a [Piece] {
     if count == 0 {
         return &[];
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: this function's contract is that `list` points to `count` pieces.
     unsafe { core::slice::from_raw_parts(list, count) }
 }
 
 unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Ep>(fid) }.run(|endpoint, common| match endpoint.cancel(common, context.addr()) {
         true => Ok(()),
         false => Err(Error::NO_ENTRY),
@@ -313,7 +315,7 @@ unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
 }
 
 unsafe extern "C" fn getname(fid: *mut Fid, address: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: the contract of C's callers: room for `len` bytes.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The buffer has `len` bytes.
     unsafe {
         let ep = of::<Ep>(fid);
         let room = core::mem::replace(&mut *len, ADDRESS_LEN);
@@ -340,7 +342,7 @@ unsafe extern "C" fn getopt(
     if level != 0 || name != MIN_MULTI_RECV {
         return code(Err(Error::NO_OPTION));
     }
-    // SAFETY: the contract of C's callers: room for `len` bytes.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The buffer has `len` bytes.
     unsafe {
         if *len < size_of::<usize>() {
             return code(Err(Error::TOO_SMALL));
@@ -367,7 +369,7 @@ unsafe extern "C" fn setopt(
     if len != size_of::<usize>() {
         return code(Err(Error::INVALID));
     }
-    // SAFETY: the contract of C's callers: `len` bytes.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The buffer has `len` bytes.
     unsafe {
         let ep = of::<Ep>(fid);
         let mut state = ep.inner.enter();

@@ -1,4 +1,5 @@
-//! Event queues. Nothing here tells anything later than its call returns, so they hold what the program writes.
+//! Event queues. No call of this provider ends later than it returns, so the queues hold only events that the program
+//! writes.
 
 use crate::object::{hand_out, long_code, of, ops, strerror, take_back};
 use crate::types::{EqAttr, Fid, FidEq, FidFabric, Ops, OpsEq, class};
@@ -13,7 +14,7 @@ static EQ: OpsEq = OpsEq { size: size_of::<OpsEq>(), read, readerr, write, sread
 /// `FI_PEEK`.
 const PEEK: u64 = sovia_fi::flag::PEEK;
 
-/// An event queue as the program has it.
+/// A program's event queue.
 #[derive(Debug)]
 #[repr(C)]
 struct Eq {
@@ -29,13 +30,13 @@ pub unsafe extern "C" fn eq_open(
     context: *mut c_void,
 ) -> c_int {
     let fid = Fid { class: class::EQ, context, ops: &OPS };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { hand_out(Eq { fid: FidEq { fid, ops: &EQ }, events: Mutex::default() }, eq) };
     0
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     drop(unsafe { take_back::<Eq>(fid) });
     0
 }
@@ -47,7 +48,7 @@ unsafe extern "C" fn read(
     len: usize,
     flags: u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers: room for `len` bytes.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The buffer has `len` bytes.
     unsafe {
         let mut events = of::<Eq>(eq).events.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((kind, bytes)) = events.front() else { return long_code(Err(Error::AGAIN)) };
@@ -75,7 +76,7 @@ unsafe extern "C" fn write(
     len: usize,
     _: u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers: `len` bytes.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require. The buffer has `len` bytes.
     unsafe {
         let bytes = core::slice::from_raw_parts(from.cast::<u8>(), len).to_vec();
         let mut events = of::<Eq>(eq).events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +95,7 @@ unsafe extern "C" fn sread(
 ) -> isize {
     let mut wait = crate::wait::Wait::new(timeout);
     loop {
-        // SAFETY: the contract of C's callers.
+        // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
         let result = unsafe { read(eq, event, to, len, flags) };
         if result != -(libc::EAGAIN as isize) || !wait.go_on() {
             return result;
@@ -109,6 +110,6 @@ unsafe extern "C" fn text(
     to: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { strerror(number, to, len) }
 }

@@ -1,4 +1,4 @@
-//! The fabric: what domains and event queues are opened from.
+//! The fabric, from which programs open domains and event queues.
 
 use crate::domain::domain;
 use crate::eq::eq_open;
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn fabric(
     fabric: *mut *mut FidFabric,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let name = (*attr).name;
         if !name.is_null() && CStr::from_ptr(name) != c"sovia" {
@@ -38,18 +38,18 @@ pub unsafe extern "C" fn fabric(
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     drop(unsafe { take_back::<FidFabric>(fid) });
     0
 }
 
-/// Whether a thread may sleep on what it has got of each object: not while there is something to read.
+/// Returns 0 if a thread may sleep on the objects' descriptors: no completion queue has an entry to read.
 unsafe extern "C" fn trywait(_: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     let count = usize::try_from(count).unwrap_or(0);
     for i in 0..count {
-        // SAFETY: the contract of C's callers.
+        // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
         let fid = unsafe { *fids.add(i) };
-        // SAFETY: as above.
+        // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
         if unsafe { (*fid).class } == class::CQ && !unsafe { crate::cq::may_sleep(fid) } {
             return code(Err(Error::AGAIN));
         }

@@ -1,4 +1,4 @@
-//! What is offered, and whether that is what a program asks for.
+//! Describes the provider's capabilities, and compares them with a program's hints.
 
 use crate::object::code;
 use crate::types::{DomainAttr, EpAttr, FabricAttr, Info, RxAttr, TxAttr};
@@ -7,11 +7,11 @@ use core::ptr::null_mut;
 use sovia_fi::memory::PIECES_MAX;
 use sovia_fi::{ADDRESS_LEN, Address, EAGER_MAX, Error, flag};
 
-/// `FI_PROV_SPECIFIC` and a number: addresses are [`Address`]'s bytes.
+/// `FI_PROV_SPECIFIC` and a number. The addresses are the bytes of [`Address`].
 pub const ADDRESS_FORMAT: u32 = 1 << 31 | 0x5f1;
 const PROTOCOL: u32 = 1 << 31 | 0x5f1;
 
-/// Enumerations of libfabric's.
+/// Constants of libfabric's enumerations.
 #[allow(missing_docs, reason = "libfabric's")]
 pub mod value {
     pub const EP_RDM: i32 = 3;
@@ -43,7 +43,7 @@ const RX: u64 = PRIMARY
 const DOMAIN: u64 = flag::LOCAL_COMM | flag::REMOTE_COMM;
 const ALL: u64 = TX | RX | DOMAIN;
 
-/// Flags of operations that can be an endpoint's defaults.
+/// Flags that can be an endpoint's default flags.
 const TX_FLAGS: u64 = flag::COMPLETION
     | flag::INJECT
     | flag::INJECT_COMPLETE
@@ -52,15 +52,15 @@ const TX_FLAGS: u64 = flag::COMPLETION
     | flag::MATCH_COMPLETE;
 const RX_FLAGS: u64 = flag::COMPLETION | flag::MULTI_RECV;
 
-/// FI_ORDER_RAR up to FI_ORDER_SAS, and the RMA and atomic ones.
+/// All bits from FI_ORDER_RAR to FI_ORDER_SAS, and the RMA and atomic bits.
 const ORDER: u64 = 0x1ff | 0xff << 32;
-/// `FI_TAG_GENERIC`: all bits of a tag are the program's.
+/// `FI_TAG_GENERIC`: the program may use all bits of a tag.
 const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 const QUEUE: usize = 1 << 16;
-/// The version from which memory registration has modes one by one.
+/// First version in which a program can set each memory registration mode separately.
 const SINGLE_MODES: u32 = 1 << 16 | 5;
 
-/// What `fi_getinfo` asks a provider.
+/// Implements `fi_getinfo` for this provider.
 pub unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
@@ -69,19 +69,19 @@ pub unsafe extern "C" fn getinfo(
     hints: *const Info,
     info: *mut *mut Info,
 ) -> c_int {
-    // SAFETY: by the contract of C's callers these are null or what they seem.
+    // SAFETY: C's caller passes null or valid pointers, as libfabric's manual pages require.
     let (node, hints) = unsafe {
         let text = |at: *const c_char| (!at.is_null()).then(|| CStr::from_ptr(at));
         (text(node).or(text(service)), hints.as_ref())
     };
-    // SAFETY: as above.
+    // SAFETY: the pointers in `hints` are null or valid, as libfabric's manual pages require.
     let offer = match unsafe { offer(version, node, flags, hints) } {
         Ok(offer) => offer,
         Err(error) => return code(Err(error)),
     };
     match offer.into_c() {
         Some(made) => {
-            // SAFETY: as above.
+            // SAFETY: C's caller passes a writable `info`.
             unsafe { *info = made };
             0
         }
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn getinfo(
     }
 }
 
-/// What is offered to a program.
+/// The provider's answer to a program.
 struct Offer {
     info: Info,
     tx: TxAttr,
@@ -99,7 +99,7 @@ struct Offer {
     destination: Option<Address>,
 }
 
-/// Fails where a program asks for what there is not.
+/// Fails with [`Error::NO_DATA`] unless `holds`: the provider does not have what the program requests.
 fn require(holds: bool) -> Result<(), Error> {
     if holds { Ok(()) } else { Err(Error::NO_DATA) }
 }
@@ -113,7 +113,7 @@ fn one_of(asked: i32, offered: &[i32]) -> Result<(), Error> {
 }
 
 /// # Safety
-/// The pointers in `hints` are null or what libfabric says.
+/// The pointers in `hints` must be null or valid, as libfabric's manual pages require.
 unsafe fn offer(
     version: u32,
     node: Option<&CStr>,
@@ -121,19 +121,19 @@ unsafe fn offer(
     hints: Option<&Info>,
 ) -> Result<Offer, Error> {
     let mut offer = all();
-    // Names of other kinds, such as a host's, are no addresses: programs bring those together by themselves.
+    // Ignores names of other kinds, such as host names. Programs that use them exchange addresses themselves.
     let named = node.and_then(|node| Address::from_text(node.to_str().ok()?));
     if flags & flag::SOURCE == 0 {
         offer.destination = named;
     } else {
-        // What has been an endpoint's address, or will be, is not another one's.
+        // An endpoint always gets a new address, so the program cannot choose one.
         require(named.is_none())?;
     }
     let Some(hints) = hints else { return Ok(offer) };
     subset(hints.caps, ALL)?;
     one_of(hints.addr_format as i32, &[ADDRESS_FORMAT as i32])?;
     offer.destination = offer.destination.or_else(|| {
-        // SAFETY: by the contract.
+        // SAFETY: `dest_addr` is null or points to `dest_addrlen` bytes, by this function's contract.
         unsafe { address_at(hints.dest_addr, hints.dest_addrlen) }
     });
     if hints.caps != 0 {
@@ -148,7 +148,7 @@ unsafe fn offer(
     }
     offer.tx.caps = offer.info.caps & TX;
     offer.rx.caps = offer.info.caps & RX;
-    // SAFETY: by the contract.
+    // SAFETY: the pointers in `hints` are null or valid, by this function's contract.
     let parts = unsafe {
         (
             hints.tx_attr.as_ref(),
@@ -163,33 +163,33 @@ unsafe fn offer(
     rx.map_or(Ok(()), |asked| offer.take_rx(asked))?;
     ep.map_or(Ok(()), |asked| offer.take_ep(asked))?;
     if let Some(asked) = domain {
-        // SAFETY: by the contract.
+        // SAFETY: the name is null or a C string, by this function's contract.
         unsafe { is_named(asked.name, c"sovia") }?;
         offer.take_domain(asked, version)?;
     }
     if let Some(asked) = fabric {
-        // SAFETY: by the contract.
+        // SAFETY: the name is null or a C string, by this function's contract.
         unsafe { is_named(asked.name, c"sovia") }?;
-        // SAFETY: as above.
+        // SAFETY: the name is null or a C string, by this function's contract.
         unsafe { is_named(asked.prov_name, c"sovia") }?;
     }
     Ok(offer)
 }
 
 /// # Safety
-/// The pointer is null or to a string of C's.
+/// The pointer must be null or point to a C string.
 unsafe fn is_named(asked: *const c_char, name: &CStr) -> Result<(), Error> {
-    // SAFETY: by the contract.
+    // SAFETY: the pointer is not null, so this function's contract makes it a C string.
     require(asked.is_null() || unsafe { CStr::from_ptr(asked) } == name)
 }
 
 /// # Safety
-/// The pointer is null or to so many bytes.
+/// The pointer must be null or point to `len` bytes.
 unsafe fn address_at(at: *const c_void, len: usize) -> Option<Address> {
     if at.is_null() {
         return None;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the pointer is not null, so this function's contract makes it point to `len` bytes.
     Address::read(unsafe { core::slice::from_raw_parts(at.cast::<u8>(), len) })
 }
 
@@ -329,13 +329,13 @@ impl Offer {
             own.control_progress = asked.control_progress;
         }
         one_of(asked.data_progress, &[PROGRESS_MANUAL])?;
-        // What takes care of full queues does so for programs that do, too.
+        // Programs that handle full queues themselves also work with a provider that handles them.
         one_of(asked.resource_mgmt, &[1, RM_ENABLED])?;
         one_of(asked.av_type, &[1, AV_TABLE])?;
         if asked.av_type != 0 {
             own.av_type = asked.av_type;
         }
-        // Programs of before 1.5 say which of two modes they want.
+        // Programs written for versions before 1.5 choose between two modes.
         own.mr_mode = match asked.mr_mode {
             MR_BASIC => MR_BASIC,
             0 | MR_SCALABLE if version < SINGLE_MODES => MR_SCALABLE,
@@ -358,7 +358,7 @@ impl Offer {
         require(asked.auth_key_size == 0)
     }
 
-    /// As libfabric frees it: each structure a piece of memory of its own.
+    /// Copies the offer to memory that libfabric can free: each structure has its own allocation.
     fn into_c(self) -> Option<*mut Info> {
         let Offer { mut info, tx, rx, ep, mut domain, destination } = self;
         let name = || piece(*b"sovia\0");
@@ -382,16 +382,16 @@ impl Offer {
     }
 }
 
-/// A value in memory of malloc's. Behind it there are zeros for what newer versions than 1.17 have put at the end of a
-/// structure, which stand for the usual in all of them.
+/// Allocates a value with `calloc`. Zeros follow the value, because versions after 1.17 append members to structures.
+/// In each of these members, zero means the default.
 fn piece<T>(value: T) -> Option<*mut T> {
     const NEWER: usize = 128;
-    // SAFETY: the size is not zero; the memory is aligned for any type of C's.
+    // SAFETY: the size is not zero. The memory is aligned for any C type.
     let at = unsafe { libc::calloc(1, size_of::<T>() + NEWER) }.cast::<T>();
     if at.is_null() {
         return None;
     }
-    // SAFETY: just allocated.
+    // SAFETY: `at` is not null and has room for a `T`.
     unsafe { at.write(value) };
     Some(at)
 }

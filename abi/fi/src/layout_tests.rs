@@ -1,4 +1,4 @@
-//! Structures are laid out as libfabric's headers say.
+//! Tests that structures have the layout of libfabric's headers.
 
 #[path = "../../testing/commands.rs"]
 mod commands;
@@ -22,7 +22,7 @@ macro_rules! structures {
     }};
 }
 
-/// What Rust says.
+/// Returns sizes and offsets as Rust computes them.
 fn own() -> BTreeMap<String, usize> {
     structures! {
         Fid = "fid" {

@@ -1,19 +1,20 @@
 //! libsovia-fi: a libfabric provider over Sovia's transports.
 //!
-//! libfabric loads it from `FI_PROVIDER_PATH` and calls [`provider::fi_prov_ini`]. One object of libfabric's is one module
-//! here; its functions decode what C passes and call `sovia-fi`, which does the work:
+//! libfabric loads this library from `FI_PROVIDER_PATH` and calls [`provider::fi_prov_ini`]. Each module implements one
+//! object of libfabric. Its functions decode the arguments from C and call `sovia-fi`, which does the work:
 //!
-//! - [`types`] are the structures, as C lays them out;
-//! - [`info`] is what is offered, and whether that is what a program asks for;
-//! - [`mod@fabric`], [`mod@domain`], [`av`], [`cq`], [`cntr`], [`eq`], [`mr`], [`mod@endpoint`] and [`ep`] are the objects;
-//! - [`msg`], [`tagged`], [`rma`], [`atomic`] are what an endpoint's operations are called.
+//! - [`types`]: the structures, with the layout of C;
+//! - [`info`]: the provider's capabilities, compared with a program's hints;
+//! - [`mod@fabric`], [`mod@domain`], [`av`], [`cq`], [`cntr`], [`eq`], [`mr`], [`mod@endpoint`] and [`ep`]: the objects;
+//! - [`msg`], [`tagged`], [`rma`], [`atomic`]: the operations of an endpoint.
 //!
-//! The functions that C calls are `unsafe`: their pointers are what libfabric's manual pages say, and an object is not
-//! used after it has been closed. What threads may do at the same time is what the domain's `threading` says.
+//! The functions that C calls are `unsafe`. C's caller must pass pointers that are valid as libfabric's manual pages
+//! require, and must not use an object after its close. The domain's `threading` says which calls may run at the same
+//! time.
 
 #![allow(clippy::missing_safety_doc, reason = "one contract for all, above")]
 
-// Without it the library would need libgcc_s.so.1, which not every image has.
+// Without this crate, the library would need libgcc_s.so.1, which some container images lack.
 use sovia_unwinder as _;
 
 pub mod atomic;

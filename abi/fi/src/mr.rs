@@ -15,7 +15,7 @@ static OPS: Ops = Ops { bind, control, ..ops(close) };
 const ENABLE: c_int = 6;
 const REFRESH: c_int = 14;
 
-/// A region as the program has it.
+/// A program's memory region.
 #[derive(Debug)]
 #[repr(C)]
 struct Mr {
@@ -23,10 +23,10 @@ struct Mr {
     inner: Arc<Domain>,
 }
 
-/// What all ways to register come to.
+/// Registers memory; all functions that register end here.
 ///
 /// # Safety
-/// The pieces are memory until the region is closed.
+/// The pieces must stay valid memory until the program closes the region.
 unsafe fn register(
     domain: *mut Fid,
     pieces: &[Piece],
@@ -37,9 +37,9 @@ unsafe fn register(
     context: *mut c_void,
 ) -> c_int {
     static KEYS: AtomicU64 = AtomicU64::new(1);
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let dom = unsafe { of::<Dom>(domain) };
-    // SAFETY: the caller's contract.
+    // SAFETY: this function's contract is that the pieces stay valid memory until the program closes the region.
     let memory = match unsafe { Buffer::new(pieces) } {
         Ok(memory) => memory,
         Err(error) => return code(Err(error)),
@@ -56,7 +56,8 @@ unsafe fn register(
         fid: FidMr { fid, mem_desc: core::ptr::null_mut(), key },
         inner: Arc::clone(&dom.inner),
     };
-    // SAFETY: the contract of C's callers. Local memory needs no description: any pointer will do.
+    // SAFETY: C's caller passes a writable `mr`, and `made` is the new object. Local memory needs no descriptor, so any
+    // pointer serves as one.
     unsafe {
         let made = hand_out(object, mr);
         (*made).fid.mem_desc = made.cast();
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn reg(
     context: *mut c_void,
 ) -> c_int {
     let piece = Piece { address: buffer.addr(), len };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { register(domain, &[piece], access, offset, key, mr, context) }
 }
 
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn regv(
     mr: *mut *mut FidMr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let pieces = core::slice::from_raw_parts(pieces, count);
         register(domain, pieces, access, offset, key, mr, context)
@@ -107,10 +108,10 @@ pub unsafe extern "C" fn regattr(
     _: u64,
     mr: *mut *mut FidMr,
 ) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let attr = &*attr;
-        // Memory of other devices has no addresses here.
+        // Registers only host memory: this provider cannot access memory of other devices.
         if attr.iface != 0 {
             return code(Err(Error::NO_SYSTEM));
         }
@@ -121,19 +122,19 @@ pub unsafe extern "C" fn regattr(
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let mr = unsafe { take_back::<Mr>(fid) };
     mr.inner.enter().remove_region(mr.fid.key);
     0
 }
 
-/// A counter counts what peers write; an endpoint need not be named.
+/// Binds a counter, which counts peers' writes. Accepts an endpoint without effect.
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     let (mr, kind) = unsafe { (of::<Mr>(fid), (*other).class) };
     match kind {
         class::CNTR => {
-            // SAFETY: as above.
+            // SAFETY: the class says that `other` is a counter, and C's caller passes an open object.
             let counter = unsafe { of::<crate::cntr::Cntr>(other) }.at;
             code(mr.inner.enter().bind_region(mr.fid.key, counter))
         }

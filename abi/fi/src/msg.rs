@@ -38,7 +38,7 @@ unsafe extern "C" fn recv(
     source: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.receive(&[Piece { address: to.addr(), len }], wanted(source, context), ep.rx_flags)
@@ -53,7 +53,7 @@ unsafe extern "C" fn recvv(
     source: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.receive(pieces(list, count), wanted(source, context), ep.rx_flags)
@@ -61,7 +61,7 @@ unsafe extern "C" fn recvv(
 }
 
 unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let msg = &*msg;
         let pieces = pieces(msg.msg_iov, msg.iov_count);
@@ -77,7 +77,7 @@ unsafe extern "C" fn send(
     to: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.send(&[Piece { address: from.addr(), len }], message(to, None, context), ep.tx_flags)
@@ -92,7 +92,7 @@ unsafe extern "C" fn sendv(
     to: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.send(pieces(list, count), message(to, None, context), ep.tx_flags)
@@ -100,7 +100,7 @@ unsafe extern "C" fn sendv(
 }
 
 unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let msg = &*msg;
         let data = (flags & flag::REMOTE_CQ_DATA != 0).then_some(msg.data);
@@ -110,7 +110,7 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isi
 }
 
 unsafe extern "C" fn inject(ep: *mut FidEp, from: *const c_void, len: usize, to: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Ep>(ep).inject(from, len, message(to, None, core::ptr::null_mut())) }
 }
 
@@ -123,7 +123,7 @@ unsafe extern "C" fn senddata(
     to: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let piece = Piece { address: from.addr(), len };
@@ -138,6 +138,6 @@ unsafe extern "C" fn injectdata(
     data: u64,
     to: u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Ep>(ep).inject(from, len, message(to, Some(data), core::ptr::null_mut())) }
 }

@@ -1,25 +1,26 @@
-//! What all objects have in common.
+//! Functions that all objects share.
 
 use crate::types::{Fid, FidDomain, Ops, missing};
 use core::ffi::{c_int, c_void};
 use sovia_fi::{Domain, Error};
 use std::sync::Arc;
 
-/// A domain as the program has it.
+/// A program's domain.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Dom {
-    /// Its functions.
+    /// The function tables of the domain.
     pub(crate) fid: FidDomain,
-    /// What is in it. Objects of it have it, too: it cannot be closed before them.
+    /// The domain's contents. The objects of the domain hold references, so the program cannot close the domain before
+    /// them.
     pub(crate) inner: Arc<Domain>,
-    /// Whether peers name memory by its addresses here.
+    /// Set if peers use this process's virtual addresses for registered memory.
     pub(crate) virtual_addresses: bool,
-    /// Whether keys are chosen by the provider.
+    /// Set if the provider chooses the keys.
     pub(crate) own_keys: bool,
 }
 
-/// A result as C has it.
+/// Converts a result into a return value for C.
 #[inline]
 pub(crate) fn code(result: Result<(), Error>) -> c_int {
     match result {
@@ -28,39 +29,39 @@ pub(crate) fn code(result: Result<(), Error>) -> c_int {
     }
 }
 
-/// Likewise, of a data transfer call.
+/// Like [`code`], for data transfer calls.
 #[inline]
 pub(crate) fn long_code(result: Result<(), Error>) -> isize {
     code(result) as isize
 }
 
-/// The object that a pointer to its `fid` is a pointer to.
+/// Converts a pointer to an object's `fid` into a reference to the object.
 ///
 /// # Safety
-/// The pointer is to the `fid` at the beginning of a live `T`.
+/// The pointer must point to the `fid` at the beginning of a live `T`.
 #[inline]
 pub(crate) unsafe fn of<'a, T>(fid: *const impl Sized) -> &'a T {
-    // SAFETY: the caller's contract.
+    // SAFETY: this function's contract is that a live `T` begins at the pointer.
     unsafe { &*fid.cast::<T>() }
 }
 
-/// Hands an object to the program.
+/// Moves an object to the heap, and passes its pointer to the program.
 ///
 /// # Safety
-/// `to` can be written to; `T` begins with a `U`.
+/// `to` must be writable. `T` must begin with a `U`.
 pub(crate) unsafe fn hand_out<T, U>(object: T, to: *mut *mut U) -> *mut T {
     let object = Box::into_raw(Box::new(object));
-    // SAFETY: the caller's contract.
+    // SAFETY: this function's contract is that `to` is writable.
     unsafe { *to = object.cast() };
     object
 }
 
-/// Takes an object back.
+/// Takes an object back from the program.
 ///
 /// # Safety
-/// It was handed out as a `T` and has not been taken back.
+/// `fid` must come from [`hand_out`] with the same `T`, and must not have been taken back before.
 pub(crate) unsafe fn take_back<T>(fid: *mut Fid) -> Box<T> {
-    // SAFETY: the caller's contract.
+    // SAFETY: `hand_out` made the pointer from a box of a `T`, and no call has taken the object back before.
     unsafe { Box::from_raw(fid.cast::<T>()) }
 }
 
@@ -72,7 +73,7 @@ pub(crate) unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void
     code(Err(Error::NO_SYSTEM))
 }
 
-/// The functions of an object that can be closed, and no more.
+/// Returns a function table for an object that supports only `close`.
 pub(crate) const fn ops(close: unsafe extern "C" fn(*mut Fid) -> c_int) -> Ops {
     Ops {
         size: size_of::<Ops>(),
@@ -85,17 +86,17 @@ pub(crate) const fn ops(close: unsafe extern "C" fn(*mut Fid) -> c_int) -> Ops {
     }
 }
 
-/// Says an error's number in words.
+/// Returns the text of an error number.
 ///
 /// # Safety
-/// `to` is null or has room for `len` bytes.
+/// `to` must be null or have room for `len` bytes.
 pub(crate) unsafe fn strerror(number: c_int, to: *mut i8, len: usize) -> *const i8 {
-    // SAFETY: takes a number; the text is libc's.
+    // SAFETY: `strerror` accepts any number. libc owns the returned text.
     let text = unsafe { libc::strerror(number) };
     if to.is_null() || len == 0 {
         return text;
     }
-    // SAFETY: the caller's contract; the text ends with a zero.
+    // SAFETY: `to` has room for `len` bytes, and `text` ends with a zero byte.
     unsafe {
         libc::strncpy(to, text, len);
         *to.add(len - 1) = 0;

@@ -1,22 +1,24 @@
-//! The one function that the library exports.
+//! The exported function of the library.
 
 use crate::fabric::fabric;
 use crate::info::getinfo;
 use crate::types::Provider;
 
-/// Version 0.1 of this provider, as `FI_VERSION` has it.
+/// Version 0.1 of this provider, encoded like `FI_VERSION`.
 pub const VERSION: u32 = 1;
-/// The newest of the interface's versions whose programs it serves: 2.5. libfabric asks a provider for nothing on behalf of a
-/// program of a newer one, and loads one that is newer than itself. Since 1.17, to which [`crate::types`] are written,
-/// structures have only become longer: see [`crate::info`] for those that are made here.
+/// The newest interface version that this provider supports, version 2.5.
+///
+/// If a program was written for a newer version, libfabric does not offer the provider to the program. An older
+/// libfabric also loads the provider. [`crate::types`] has the structures of 1.17, and later versions only append
+/// members. [`crate::info`] handles the structures that this library allocates.
 pub const FI_VERSION: u32 = 2 << 16 | 5;
 
 unsafe extern "C" fn cleanup() {}
 
-/// What libfabric may change of the provider: its context.
+/// The provider structure. libfabric may write to its context.
 struct Place(core::cell::UnsafeCell<Provider>);
 
-// SAFETY: libfabric alone writes to it, from one thread at a time; this library does not look at it.
+// SAFETY: only libfabric writes to the structure, from one thread at a time. This library never reads it.
 unsafe impl Sync for Place {}
 
 static PROVIDER: Place = Place(core::cell::UnsafeCell::new(Provider {
@@ -29,8 +31,8 @@ static PROVIDER: Place = Place(core::cell::UnsafeCell::new(Provider {
     cleanup,
 }));
 
-/// What libfabric calls first.
-// SAFETY: no other library exports this name under the name that libfabric loads this one by.
+/// Returns the provider structure. libfabric calls this function first.
+// SAFETY: libfabric looks this name up in this library only, so no other library's function of the same name conflicts.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut Provider {
     PROVIDER.0.get()

@@ -23,7 +23,7 @@ pub(crate) static RMA: OpsRma = OpsRma {
 
 type Desc = *mut c_void;
 
-/// A place in a peer's memory, and what is told.
+/// An address in a peer's memory, and the parameters of the completion.
 struct Place {
     to: u64,
     address: u64,
@@ -45,9 +45,9 @@ impl Place {
 
 impl Ep {
     /// # Safety
-    /// The pieces are the program's until the operation is over.
+    /// The pieces must be memory that the program lends until the operation is over.
     unsafe fn read_remote(&self, pieces: &[Piece], place: Place, flags: u64) -> isize {
-        // SAFETY: the caller's contract.
+        // SAFETY: this function's contract is that the program lends the pieces until the operation is over.
         let buffer = match unsafe { Buffer::new(pieces) } {
             Ok(buffer) => buffer,
             Err(error) => return long_code(Err(error)),
@@ -57,9 +57,9 @@ impl Ep {
     }
 
     /// # Safety
-    /// As for [`Ep::read_remote`].
+    /// The pieces must be memory that the program lends until the operation is over.
     unsafe fn write_remote(&self, pieces: &[Piece], place: Place, flags: u64, tell: bool) -> isize {
-        // SAFETY: the caller's contract.
+        // SAFETY: this function's contract is that the program lends the pieces until the operation is over.
         let buffer = match unsafe { Buffer::new(pieces) } {
             Ok(buffer) => buffer,
             Err(error) => return long_code(Err(error)),
@@ -72,15 +72,15 @@ impl Ep {
     }
 }
 
-/// The one part of a peer's memory that a message names.
+/// Returns the part of a peer's memory that `msg` names. Fails unless `msg` names exactly one.
 ///
 /// # Safety
-/// The contract of C's callers.
+/// `msg` must be valid, as libfabric's manual pages require.
 unsafe fn place_of(msg: &MsgRma, flags: u64) -> Result<Place, Error> {
     if msg.rma_iov_count != 1 {
         return Err(Error::INVALID);
     }
-    // SAFETY: there is one.
+    // SAFETY: `rma_iov` is a valid list by the contract for `msg`, and the check above ensures one element.
     let part = unsafe { *msg.rma_iov };
     let data = (flags & flag::REMOTE_CQ_DATA != 0).then_some(msg.data);
     Ok(Place { to: msg.addr, address: part.addr, key: part.key, data, context: msg.context })
@@ -96,7 +96,7 @@ unsafe extern "C" fn read(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let place = Place::new(source, address, key, context);
@@ -114,7 +114,7 @@ unsafe extern "C" fn readv(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let place = Place::new(source, address, key, context);
@@ -123,7 +123,7 @@ unsafe extern "C" fn readv(
 }
 
 unsafe extern "C" fn readmsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let msg = &*msg;
         match place_of(msg, 0) {
@@ -143,7 +143,7 @@ unsafe extern "C" fn write(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let (place, flags) = (Place::new(to, address, key, context), ep.tx_flags);
@@ -162,7 +162,7 @@ unsafe extern "C" fn writev(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let (place, flags) = (Place::new(to, address, key, context), ep.tx_flags);
@@ -171,7 +171,7 @@ unsafe extern "C" fn writev(
 }
 
 unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let (ep, msg) = (of::<Ep>(ep), &*msg);
         match place_of(msg, flags) {
@@ -194,7 +194,7 @@ unsafe extern "C" fn inject(
 ) -> isize {
     let place = Place::new(to, address, key, core::ptr::null_mut());
     let piece = Piece { address: from.addr(), len };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Ep>(ep).write_remote(&[piece], place, flag::INJECT, false) }
 }
 
@@ -211,7 +211,7 @@ unsafe extern "C" fn writedata(
 ) -> isize {
     let place = Place { data: Some(data), ..Place::new(to, address, key, context) };
     let piece = Piece { address: from.addr(), len };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.write_remote(&[piece], place, ep.tx_flags, ep.tells_send(ep.tx_flags))
@@ -229,6 +229,6 @@ unsafe extern "C" fn injectdata(
 ) -> isize {
     let place = Place { data: Some(data), ..Place::new(to, address, key, core::ptr::null_mut()) };
     let piece = Piece { address: from.addr(), len };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Ep>(ep).write_remote(&[piece], place, flag::INJECT, false) }
 }

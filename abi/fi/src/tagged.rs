@@ -37,7 +37,7 @@ unsafe extern "C" fn recv(
     context: *mut c_void,
 ) -> isize {
     let wanted = Wanted { source, tag: Some((tag, ignore)), context };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.receive(&[Piece { address: to.addr(), len }], wanted, ep.rx_flags)
@@ -55,7 +55,7 @@ unsafe extern "C" fn recvv(
     context: *mut c_void,
 ) -> isize {
     let wanted = Wanted { source, tag: Some((tag, ignore)), context };
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.receive(pieces(list, count), wanted, ep.rx_flags)
@@ -63,7 +63,7 @@ unsafe extern "C" fn recvv(
 }
 
 unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let msg = &*msg;
         let tag = Some((msg.tag, msg.ignore));
@@ -81,7 +81,7 @@ unsafe extern "C" fn send(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let piece = Piece { address: from.addr(), len };
@@ -98,7 +98,7 @@ unsafe extern "C" fn sendv(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         ep.send(pieces(list, count), message(to, tag, None, context), ep.tx_flags)
@@ -106,7 +106,7 @@ unsafe extern "C" fn sendv(
 }
 
 unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let msg = &*msg;
         let data = (flags & flag::REMOTE_CQ_DATA != 0).then_some(msg.data);
@@ -122,7 +122,7 @@ unsafe extern "C" fn inject(
     to: u64,
     tag: u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Ep>(ep).inject(from, len, message(to, tag, None, core::ptr::null_mut())) }
 }
 
@@ -136,7 +136,7 @@ unsafe extern "C" fn senddata(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe {
         let ep = of::<Ep>(ep);
         let piece = Piece { address: from.addr(), len };
@@ -152,6 +152,6 @@ unsafe extern "C" fn injectdata(
     to: u64,
     tag: u64,
 ) -> isize {
-    // SAFETY: the contract of C's callers.
+    // SAFETY: C's caller passes valid pointers, as libfabric's manual pages require.
     unsafe { of::<Ep>(ep).inject(from, len, message(to, tag, Some(data), core::ptr::null_mut())) }
 }

@@ -1,15 +1,15 @@
-//! Calls that wait. Progress is made by calls, so one that waits makes it until its time is over, and offers the processor
-//! to other threads meanwhile.
+//! Waits in calls. Only calls make progress, so a waiting call makes progress until its time limit. After some rounds
+//! it also yields the processor to other threads.
 
 use std::time::{Duration, Instant};
 
-/// Turns without news after which the processor is offered to others.
+/// Number of rounds after which each round yields the processor.
 const SPINS: u32 = 1000;
 
-/// `FI_WAIT_NONE`, `FI_WAIT_UNSPEC`, `FI_WAIT_YIELD`: those that need no object.
+/// `FI_WAIT_NONE`, `FI_WAIT_UNSPEC` and `FI_WAIT_YIELD`: the kinds of waits that need no object.
 pub(crate) const WAITS: [i32; 3] = [0, 1, 5];
 
-/// A wait for at most some milliseconds, or without end.
+/// A wait with or without a time limit.
 #[derive(Debug)]
 pub(crate) struct Wait {
     until: Option<Instant>,
@@ -17,13 +17,13 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// As libfabric has timeouts: negative is without end.
+    /// Starts a wait of `timeout` milliseconds. A negative timeout means no limit, as in libfabric.
     pub(crate) fn new(timeout: i32) -> Wait {
         let left = u64::try_from(timeout).ok().map(Duration::from_millis);
         Wait { until: left.map(|left| Instant::now() + left), turns: 0 }
     }
 
-    /// Whether there is time for another turn.
+    /// Counts a round, and returns true if the time limit has not passed.
     pub(crate) fn go_on(&mut self) -> bool {
         self.turns += 1;
         if self.turns > SPINS {

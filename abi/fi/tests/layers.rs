@@ -1,4 +1,4 @@
-//! From the structures up to the provider.
+//! Checks the layers of this crate's modules, from the structures up to the provider.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[

@@ -1,4 +1,4 @@
-//! Programs of libfabric's interface over the provider, as libfabric loads it.
+//! Runs C programs that use libfabric's interface over this provider, which libfabric loads.
 
 #[path = "../../testing/commands.rs"]
 mod commands;
@@ -10,14 +10,15 @@ use std::sync::OnceLock;
 
 use self::commands::{folder, here, release};
 
-/// What is there to test with; `None` if libfabric is not installed.
+/// The built test programs; `None` if libfabric is not installed.
 struct Made {
-    /// What libfabric promises, and what its own tests have found.
+    /// Tests of libfabric's documented behaviour, and of behaviour found with libfabric's own tests.
     fabric: PathBuf,
     found: PathBuf,
-    /// Random messages among eight processes.
+    /// Sends random messages among eight processes.
     soak: PathBuf,
-    /// The folder with the provider, under the name that libfabric looks for: that of `SOVIA_FI`, or of `make build`.
+    /// Folder of the provider, under the name that libfabric looks for. The provider is from `SOVIA_FI`, or from `make
+    /// build`.
     providers: PathBuf,
 }
 
@@ -45,7 +46,7 @@ fn made() -> Option<&'static Made> {
     .as_ref()
 }
 
-/// Runs the cases of both programs with these variables in the environment.
+/// Runs the cases of both programs with these environment variables.
 fn run(variables: &[(&str, &str)]) {
     let Some(Made { fabric, .. }) = made() else { return };
     run_program(fabric, 14, variables);
@@ -78,19 +79,19 @@ fn it_does_so_under_a_lock() {
     run(&[("FABRIC_SAFE", "1")]);
 }
 
-/// Runs as on a system that lets no process read another one's memory.
+/// Runs with `SOVIA_DIRECT=off`, as on a system that forbids reads of other processes' memory.
 #[test]
 fn it_does_so_where_all_bytes_have_to_be_sent() {
     run(&[("SOVIA_DIRECT", "off")]);
 }
 
-/// Runs as between hosts.
+/// Runs over EMP, as between hosts.
 #[test]
 fn regions_and_last_words_go_by_emp() {
     run_found(&[("FI_SOVIA_SHM", "off"), ("FI_SOVIA_PLACE", "udp:127.0.0.1:0")]);
 }
 
-/// Runs rounds of random messages for so many minutes, or one round; a failure says how to have its round again.
+/// Runs rounds of random messages for `minutes` minutes, or one round for 0. A failure prints how to repeat its round.
 fn soak(minutes: &str, seed: &str) {
     let Some(Made { soak, providers, .. }) = made() else { return };
     let mut command = Command::new(soak);
@@ -98,20 +99,20 @@ fn soak(minutes: &str, seed: &str) {
     assert!(status.expect("the program runs").success());
 }
 
-/// Runs two rounds by EMP, over a way that loses frames, and four by shared memory. In one of these a process is killed.
+/// Runs two rounds over EMP with lost frames, and four over shared memory. One of the four kills a process.
 #[test]
 fn random_messages_among_eight_processes() {
     [1, 3, 5, 6, 7, 8].iter().for_each(|seed| soak("0", &seed.to_string()));
 }
 
-/// Runs a round by EMP in which a process is killed.
+/// Runs a round over EMP that kills a process.
 #[test]
 #[ignore = "takes long: the others find it dead after a minute on all processors"]
 fn random_messages_by_emp_among_eight_processes_one_of_which_is_killed() {
     soak("0", "2");
 }
 
-/// `MINUTES` of them, 60 if that is not said, from `SEED` on.
+/// Runs rounds for `MINUTES` minutes (default 60), from the seed `SEED` on.
 #[test]
 #[ignore = "takes an hour: `make soak-mpi`"]
 fn random_messages_for_an_hour() {
