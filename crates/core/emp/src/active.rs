@@ -1,4 +1,4 @@
-//! What the NIC keeps of a peer while something is under way with it.
+//! The state that the NIC keeps for a peer while transfers with the peer are under way.
 
 use crate::Node;
 use crate::ids::Ids;
@@ -9,34 +9,34 @@ use sovia_link::stream::{Rtt, Timing};
 use sovia_link::wire::EndId;
 use std::collections::VecDeque;
 
-/// Collections that may be on their way to a peer at first, and at most.
+/// Congestion window in collections: initial size and maximum.
 const FIRST_WINDOW: u32 = 16;
 const WINDOW_MAX: u32 = crate::message::WINDOW;
-/// Collections that were sent later and have come, after which one that has not is taken for lost.
+/// Number of later collections that must arrive before the NIC treats an earlier collection as lost.
 const PASSED: u8 = 3;
 
-/// A collection that has been sent and not acknowledged.
+/// A collection that this station has sent and the peer has not acknowledged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flight {
-    /// The message's descriptor.
+    /// The first descriptor of the message.
     pub(crate) index: u16,
     pub(crate) collection: u32,
-    /// When its last frame left.
+    /// Time at which the last frame of the collection was sent.
     pub(crate) sent: Time,
-    /// It was sent before.
+    /// Set if the collection was also sent before.
     pub(crate) is_again: bool,
-    /// Collections behind it that have come.
+    /// Number of later collections that have arrived.
     passed: u8,
 }
 
-/// A hello that has not been answered.
+/// A hello without an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asking {
     pub(crate) nonce: u64,
     pub(crate) tries: u32,
-    /// When it is sent again.
+    /// Time at which the NIC sends the hello again.
     pub(crate) again: Time,
-    /// The name and the key of another process that says that it is there.
+    /// Name and key of another process that claims the peer's address.
     pub(crate) other: Option<(EndId, u64)>,
 }
 
@@ -44,49 +44,52 @@ pub(crate) struct Asking {
 pub(crate) struct Active {
     pub(crate) peer: Node,
 
-    /// Messages to the peer that are not complete, in their order.
+    /// Incomplete messages to the peer, in order.
     pub(crate) out: VecDeque<u16>,
-    /// Those of them that have collections which were never sent, and do not wait for a receive; in their order.
+    /// Messages of `out` with collections that were never sent, in order. Messages that wait for a receive are not in
+    /// the list.
     pub(crate) unsent: VecDeque<u16>,
-    /// In the order in which they were sent.
+    /// Unacknowledged collections, in the order in which they were sent.
     pub(crate) flights: VecDeque<Flight>,
-    /// Collections that are to be sent again.
+    /// Collections that the NIC must send again.
     pub(crate) lost: VecDeque<(u16, u32)>,
-    /// Collections that may be on their way.
+    /// Congestion window: most collections that may be under way.
     pub(crate) window: u32,
     threshold: u32,
     grown: u32,
-    /// When the window last became smaller.
+    /// Time at which the window last shrank.
     reduced: Time,
     pub(crate) rtt: Rtt,
-    /// Time-outs since an answer came.
+    /// Number of time-outs since the last answer.
     pub(crate) tries: u32,
-    /// By chance, so that stations which have lost frames to one full queue do not fill it again together.
+    /// A random number. It varies the time-outs, so that stations whose frames one full queue dropped do not fill the
+    /// queue again together.
     chance: u32,
-    /// Messages that wait for a receive.
+    /// Messages that wait for a receive of the peer.
     pub(crate) parked: u32,
-    /// When the first message that waits for a receive is tried again.
+    /// Time at which the NIC next tries a message that waits for a receive.
     pub(crate) next_park: Option<Time>,
 
     pub(crate) asking: Option<Asking>,
-    /// When the peer was heard of last.
+    /// Time of the last frame from the peer.
     pub(crate) heard: Time,
 
-    /// Messages that have come before one that has not.
+    /// Messages that arrived before an earlier message.
     pub(crate) done: Ids,
-    /// Messages that are refused, as long as the peer may not know it.
+    /// Refused messages. The peer may not have received the refusals yet.
     pub(crate) refused: Vec<(u32, Why)>,
-    /// When that was last said.
+    /// Time at which this station last sent a refusal.
     pub(crate) refused_at: Time,
-    /// The receives that messages of the peer have met.
+    /// Receives that messages of the peer have met.
     pub(crate) incoming: Vec<u16>,
-    /// What is to be acknowledged.
+    /// The acknowledgement to send.
     pub(crate) ack: Option<Ack>,
 
-    /// It stands in the engine's list of those that have something to acknowledge, and of those that may send.
+    /// Set while the peer is in the engine's list of peers with an acknowledgement to send (`is_owed`), or with data to
+    /// send (`is_ready`).
     pub(crate) is_owed: bool,
     pub(crate) is_ready: bool,
-    /// The earliest timer of the engine's that is set for it.
+    /// The earliest of the engine's timers for this peer.
     pub(crate) armed: Option<Time>,
 }
 
@@ -120,7 +123,7 @@ impl Active {
         }
     }
 
-    /// Begins with a peer whose round trip was that long; 0: not measured. Nothing is under way of the one before.
+    /// Starts to keep state for a peer. `round_trip` is the last measured round trip, or 0 if none was measured.
     pub(crate) fn begin(&mut self, peer: Node, round_trip: u32, now: Time) {
         self.peer = peer;
         (self.window, self.threshold, self.grown) = (FIRST_WINDOW, WINDOW_MAX, 0);
@@ -132,7 +135,7 @@ impl Active {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Returns true if nothing is under way with the peer.
     pub(crate) fn is_idle(&self) -> bool {
         self.out.is_empty()
             && self.incoming.is_empty()
@@ -147,7 +150,7 @@ impl Active {
         self.refused.iter().find(|refused| refused.0 == id).map(|refused| refused.1)
     }
 
-    /// A message waits for a receive until then; until the end of time there is no timer.
+    /// Makes a message wait for a receive until `until`. The end of time sets no timer.
     pub(crate) fn wait_until(&mut self, until: Time) {
         if until.nanos() < u64::MAX {
             self.next_park = Some(self.next_park.map_or(until, |next| next.min(until)));
@@ -162,7 +165,8 @@ impl Active {
         self.flights.push_back(Flight { index, collection, sent: now, is_again, passed: 0 });
     }
 
-    /// Takes the flight of a collection away, wherever it is; with its time if that tells the round trip, `None` if there is none.
+    /// Removes a collection from the unacknowledged or lost collections. Returns its send time if it measures the round
+    /// trip, and `None` if the collection was not found.
     pub(crate) fn land(&mut self, index: u16, collection: u32) -> Option<Option<Time>> {
         let is_it = |flight: &Flight| flight.index == index && flight.collection == collection;
         if let Some(place) = self.flights.iter().position(is_it) {
@@ -176,7 +180,7 @@ impl Active {
         Some(None)
     }
 
-    /// Something that was sent behind the first `count` flights has come.
+    /// Records that a collection arrived that was sent after the first `count` flights.
     pub(crate) fn pass(&mut self, count: usize) {
         let count = count.min(self.flights.len());
         self.flights.iter_mut().take(count).for_each(|flight| {
@@ -193,13 +197,13 @@ impl Active {
         }
     }
 
-    /// Takes all flights of a message away.
+    /// Removes all collections of a message.
     pub(crate) fn land_all(&mut self, index: u16) {
         self.flights.retain(|flight| flight.index != index);
         self.lost.retain(|lost| lost.0 != index);
     }
 
-    /// The first collection has been awaited too long: everything is to be sent again.
+    /// Handles a time-out of the oldest collection: all collections must be sent again.
     pub(crate) fn time_out(&mut self, chance: u32) {
         self.tries += 1;
         self.chance = chance;
@@ -225,7 +229,7 @@ impl Active {
         self.grown = 0;
     }
 
-    /// When the collection that was sent first has been awaited too long.
+    /// Returns the time at which the oldest collection times out.
     pub(crate) fn times_out(&self, timing: &Timing) -> Option<Time> {
         let first = self.flights.front()?;
         let wait = self.rtt.wait(timing, self.tries);
@@ -233,7 +237,7 @@ impl Active {
     }
 }
 
-/// A while between half and one and a half of that, by chance.
+/// Returns a random duration between half and one and a half of `while_`.
 pub(crate) fn spread(while_: Duration, chance: u32) -> Duration {
     while_ / 2 + while_.mul_f64(f64::from(chance) / f64::from(u32::MAX))
 }
@@ -265,7 +269,7 @@ mod tests {
         assert_eq!(active.land(7, 3), Some(Some(at(4))));
         assert_eq!(active.lost, [(7, 0)]);
         assert!(active.window < window);
-        // It had only been slow.
+        // The collection had only been slow.
         assert_eq!(active.land(7, 0), Some(None));
         assert_eq!(active.land(7, 0), None);
     }

@@ -1,9 +1,9 @@
-//! Which of the next messages of a peer have come.
+//! A set of a peer's messages that have arrived out of order.
 
-/// How far ahead of the first one that has not come a message may be: more than a sender has descriptors.
+/// Most messages between the first missing message and a later one. It exceeds a sender's number of descriptors.
 pub(crate) const AHEAD: u32 = 1024;
 
-/// A bit for each of the next messages.
+/// One bit for each of the next messages, and the number of set bits.
 #[derive(Debug, Clone)]
 pub(crate) struct Ids([u64; AHEAD as usize / 64], u32);
 
@@ -28,7 +28,7 @@ impl Ids {
         self.0[word] |= bit;
     }
 
-    /// Takes a message's bit away; whether it was there.
+    /// Clears a message's bit. Returns true if the bit was set.
     pub(crate) fn take(&mut self, id: u32) -> bool {
         if !self.has(id) {
             return false;
@@ -50,7 +50,7 @@ impl Ids {
     }
 }
 
-/// Whether message `id` is before `other`, where numbers wrap.
+/// Returns true if message `id` is before `other`. Numbers wrap.
 pub(crate) fn is_before(id: u32, other: u32) -> bool {
     (id.wrapping_sub(other) as i32) < 0
 }

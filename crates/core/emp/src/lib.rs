@@ -1,18 +1,20 @@
-//! EMP's NIC (Shivam, Wyckoff, Panda: "EMP: Zero-copy OS-bypass NIC-driven Gigabit Ethernet Message Passing", SC 2001):
-//! messages with tags between nodes, without connections, matched by the NIC with receives that were posted before.
+//! EMP's NIC (Shivam, Wyckoff, Panda: "EMP: Zero-copy OS-bypass NIC-driven Gigabit Ethernet Message Passing", SC 2001).
+//! EMP sends messages with tags between nodes, without connections. The NIC matches messages with receives that were
+//! posted before.
 //!
-//! Nothing in here does I/O, reads a clock, starts a thread or reaches into a program's memory. The owner of an [`Engine`]
-//! hands it frames and the time, and lends it a [`Memory`] and a [`Sink`] for each call.
+//! This crate does no I/O, reads no clock, starts no thread and does not access a program's memory by itself. The owner
+//! of an [`Engine`] passes frames and the time, and lends a [`Memory`] and a [`Sink`] for each call.
 //!
-//! - [`wire`]: frames as bytes. They have the header of `sovia-link`'s frames, and kinds of their own;
-//! - [`array`](mod@array): the 640 descriptors of 20 bytes by which host and NIC speak. The host's half is [`Host`];
-//! - `peer`: what the NIC keeps of each peer at all times, 64 bytes at most;
-//! - `active`: what it keeps of a peer while something is under way with it;
-//! - `message`: what it keeps of a message under way;
-//! - `matching`: receives in the order in which they were posted, and messages that have found none;
-//! - [`engine`]: all of it together.
+//! - [`wire`]: frames as bytes. They have the header of `sovia-link`'s frames, and their own kinds;
+//! - [`array`](mod@array): the 640 descriptors of 20 bytes through which host and NIC communicate. The host's half is
+//!   [`Host`];
+//! - `peer`: the permanent state of each peer, at most 64 bytes;
+//! - `active`: the state of a peer while transfers with the peer are under way;
+//! - `message`: the state of a message under way;
+//! - `matching`: receives in the order of their posts, and messages that found no receive;
+//! - [`engine`]: the NIC as a whole.
 //!
-//! `docs/develop/emp.md` says what is the paper's and what is not.
+//! `docs/develop/emp.md` lists the differences from the paper.
 
 #![forbid(unsafe_code)]
 
@@ -29,8 +31,8 @@ pub use array::{Array, Handle, Host, Misuse, Outcome, Piece, PostError, Status};
 pub use engine::{Config, Counters, Engine, Io, Memory, Sink};
 pub use peer::Peer;
 
-/// The number of a node: its place in the table of the station that uses it.
+/// The number of a node: its position in the table of a station.
 pub type Node = u16;
 
-/// Any node, of a receive.
+/// In a receive: any node.
 pub const ANY_NODE: Node = Node::MAX;

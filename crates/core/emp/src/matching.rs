@@ -1,4 +1,4 @@
-//! Receives in the order in which they were posted, and messages that have found none.
+//! Receives in the order of their posts, and messages that found no receive.
 
 use crate::{ANY_NODE, Node};
 
@@ -6,11 +6,11 @@ use crate::{ANY_NODE, Node};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) index: u16,
-    /// [`ANY_NODE`]: from any.
+    /// The source; [`ANY_NODE`] for any.
     pub(crate) node: Node,
-    /// `None`: any.
+    /// The tag; `None` for any.
     pub(crate) tag: Option<u32>,
-    /// Bytes of the longest message that it takes.
+    /// Most bytes of a message for this receive.
     pub(crate) room: u32,
 }
 
@@ -20,39 +20,40 @@ impl Waiting {
     }
 }
 
-/// Messages of a node with a tag, the first frame of one of which was dropped. Their sender will hear of a receive for them, unless they
-/// are forgotten: then it tries again by itself.
+/// A node and tag of dropped messages: the NIC dropped the first frame of at least one message. When a receive is
+/// posted, the NIC notifies the sender. If the NIC has forgotten the entry, the sender tries again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) node: Node,
     pub(crate) tag: u32,
 }
 
-/// Nodes and tags that are remembered.
+/// Most entries for dropped messages.
 const REMEMBERED: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Matching {
-    /// In the order of their posts.
+    /// Receives in the order of their posts.
     receives: Vec<Waiting>,
-    /// In the order in which they came.
+    /// Entries in the order of arrival.
     dropped: Vec<Dropped>,
 }
 
 impl Matching {
-    /// Another receive, behind the others; whose messages have come for it before, and are to come again.
+    /// Adds a receive after the others. Returns the entry of dropped messages that this receive takes and the sender
+    /// must repeat.
     pub(crate) fn post(&mut self, receive: Waiting) -> Option<Dropped> {
         self.receives.push(receive);
         let place = self.dropped.iter().position(|it| receive.takes(it.node, it.tag))?;
         Some(self.dropped.remove(place))
     }
 
-    /// The first receive that takes a message, without taking it.
+    /// Returns the first receive that takes a message, without removing the receive.
     pub(crate) fn find(&self, node: Node, tag: u32) -> Option<Waiting> {
         self.receives.iter().find(|receive| receive.takes(node, tag)).copied()
     }
 
-    /// Takes a receive away; whether it was there.
+    /// Removes a receive. Returns true if it was there.
     pub(crate) fn take(&mut self, index: u16) -> bool {
         let place = self.receives.iter().position(|receive| receive.index == index);
         place.map(|place| self.receives.remove(place)).is_some()
@@ -62,24 +63,24 @@ impl Matching {
         !self.dropped.is_empty()
     }
 
-    /// Remembers whose message has found no receive.
+    /// Remembers the sender and tag of a message that found no receive.
     pub(crate) fn remember(&mut self, dropped: Dropped) {
         if self.dropped.len() < REMEMBERED && !self.dropped.contains(&dropped) {
             self.dropped.push(dropped);
         }
     }
 
-    /// A message has found a receive: its sender tries the next ones by itself.
+    /// Forgets an entry after one of its messages has met a receive. The sender then tries its next messages by itself.
     pub(crate) fn forget(&mut self, found: Dropped) {
         self.dropped.retain(|dropped| *dropped != found);
     }
 
-    /// Forgets all messages of a node.
+    /// Forgets all entries of a node.
     pub(crate) fn forget_all(&mut self, node: Node) {
         self.dropped.retain(|dropped| dropped.node != node);
     }
 
-    /// Takes all receives away.
+    /// Removes and returns all receives.
     pub(crate) fn close(&mut self) -> Vec<Waiting> {
         self.dropped.clear();
         core::mem::take(&mut self.receives)

@@ -1,33 +1,33 @@
-//! What the NIC keeps of a message under way: one for each descriptor that can begin one.
+//! The state of messages under way. Each descriptor can begin one message.
 
 use crate::Node;
 use crate::array::Cursor;
 use crate::wire::Message;
 use sovia_link::Time;
 
-/// Collections of a message that may be on their way at the same time.
+/// Most collections of a message that may be under way at the same time.
 pub(crate) const WINDOW: u32 = 128;
 
-/// A message that is sent.
+/// A message to a peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing {
     pub(crate) peer: Node,
     pub(crate) id: u32,
-    /// What its first frame says, but for `after`.
+    /// The fields of the first frame, except `after`.
     pub(crate) message: Message,
-    /// The next collection that has never been sent.
+    /// The first collection that was never sent.
     pub(crate) next: u32,
-    /// Collections that have been acknowledged.
+    /// Number of acknowledged collections.
     pub(crate) acknowledged: u32,
-    /// All collections before this one have come, as the peer says.
+    /// The peer has reported that all collections before this one arrived.
     pub(crate) below: u32,
-    /// A frame of it has been sent at least once.
+    /// Set once a frame of the message has been sent.
     pub(crate) is_sent: bool,
-    /// The peer has found a receive for it.
+    /// Set once the peer has found a receive for the message.
     pub(crate) is_matched: bool,
-    /// Until then it waits for a receive.
+    /// Until this time the message waits for a receive.
     pub(crate) parked: Option<Time>,
-    /// How often it has waited.
+    /// Number of times that the message has waited.
     pub(crate) parks: u32,
     pub(crate) cursor: Cursor,
 }
@@ -37,14 +37,14 @@ impl Outgoing {
         collections(&self.message)
     }
 
-    /// The frames of a collection: the first one, and the one behind the last.
+    /// Returns the first frame of a collection, and the frame after the last.
     pub(crate) fn frames_of(&self, collection: u32) -> (u32, u32) {
         let each = u32::from(self.message.collection);
         let first = collection * each;
         (first, self.message.frames.min(first.saturating_add(each)))
     }
 
-    /// Whether another collection may be sent. Before a receive is known, only what fits into the window.
+    /// Returns true if another collection may be sent. Without a known receive, only the window may be sent.
     pub(crate) fn may_go_on(&self) -> bool {
         self.parked.is_none() && self.next < self.collections() && self.next - self.below < WINDOW
     }
@@ -54,27 +54,27 @@ pub(crate) fn collections(message: &Message) -> u32 {
     message.frames.div_ceil(u32::from(message.collection.max(1)))
 }
 
-/// A message that is received, into the receive that it has met.
+/// A message from a peer, with the receive that it has met.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Incoming {
     pub(crate) peer: Node,
     pub(crate) id: u32,
     pub(crate) message: Message,
-    /// All collections before this one have come.
+    /// All collections before this one have arrived.
     below: u32,
-    /// The frames that have come of the collections from there on, a bit each.
+    /// Frames that have arrived, one bit each, for the collections from `below` on.
     came: [u8; WINDOW as usize],
     pub(crate) cursor: Cursor,
 }
 
-/// What a frame is to its message.
+/// Position of a frame in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Its bytes belong there.
+    /// The frame is new.
     New,
-    /// They have come.
+    /// The frame has arrived before.
     Again,
-    /// There is no such frame, or it is too far ahead.
+    /// The message has no such frame, or the frame is too far ahead.
     Nowhere,
 }
 
@@ -97,7 +97,7 @@ impl Incoming {
         &mut self.came[(collection % WINDOW) as usize]
     }
 
-    /// The bits of all frames of a collection.
+    /// Returns the bits of all frames of a collection.
     fn all_of(&self, collection: u32) -> u8 {
         let each = u32::from(self.message.collection);
         let frames = (self.message.frames - collection * each).min(each);
@@ -115,7 +115,7 @@ impl Incoming {
         }
     }
 
-    /// A new frame's bytes are where they belong; whether its collection has come whole by that.
+    /// Records a new frame whose bytes have been copied. Returns true if its collection is now complete.
     pub(crate) fn came(&mut self, number: u32) -> bool {
         let (collection, bit) = self.collection_of(number);
         *self.slot(collection) |= bit;
@@ -131,7 +131,7 @@ impl Incoming {
         *self.slot(collection) == self.all_of(collection)
     }
 
-    /// Whether the collection of a frame that came before is whole.
+    /// Returns true if the collection of a repeated frame is complete.
     pub(crate) fn is_whole_at(&mut self, number: u32) -> bool {
         let (collection, _) = self.collection_of(number);
         collection < self.below || self.has(collection)

@@ -1,34 +1,35 @@
-//! What the NIC keeps of a peer at all times.
+//! The permanent state of peers.
 
 use crate::Node;
 use sovia_link::wire::EndId;
 
-/// A peer with which nothing need be under way.
+/// A peer, with or without transfers under way.
 ///
-/// The paper has the remote address, and a number for the next message in each direction. Beside them there are what keeps strangers out
-/// and an older process apart (key and name), the peer's number for this station, and the round trip that was measured last.
+/// In the paper, the NIC keeps the remote address and the number of the next message in each direction. This NIC also
+/// keeps key and name, which exclude unknown stations and earlier processes. It also keeps the peer's number for this
+/// station, and the last measured round trip.
 #[derive(Debug, Clone)]
 pub struct Peer<A> {
     pub(crate) address: A,
-    /// The name of the process that is the peer; [`EndId::NONE`] before it has been heard of.
+    /// The name of the peer's process; [`EndId::NONE`] before the first contact.
     pub(crate) name: EndId,
-    /// What the peer wants to see before it answers.
+    /// The key that the peer requires.
     pub(crate) key: u64,
-    /// The next message to it.
+    /// Number of the next message to the peer.
     pub(crate) next_send: u32,
-    /// The next message from it.
+    /// Number of the next message from the peer.
     pub(crate) next_receive: u32,
-    /// The round trip, in nanoseconds; 0: not measured.
+    /// The round trip in nanoseconds; 0 if not measured.
     pub(crate) round_trip: u32,
-    /// The number by which the peer knows this station.
+    /// The peer's number for this station.
     pub(crate) known_as: Node,
-    /// What is kept while something is under way, if it is kept.
+    /// Index of the active state, or [`NONE`].
     pub(crate) active: u16,
-    /// The name is known to be the peer's, and the peer to have heard from this station.
+    /// Set if the name is confirmed, and the peer knows this station's name.
     pub(crate) is_greeted: bool,
 }
 
-/// No active state.
+/// The peer has no active state.
 pub(crate) const NONE: u16 = u16::MAX;
 
 impl<A> Peer<A> {
@@ -47,5 +48,5 @@ impl<A> Peer<A> {
     }
 }
 
-// With an address of an Ethernet or the Internet, IPv6 included.
+// The limit also holds with an Ethernet or Internet address, including IPv6.
 const _: () = assert!(size_of::<Peer<[u8; 24]>>() <= 64);

@@ -1,18 +1,18 @@
-//! Frames of EMP, as plain values and as bytes. Their format is in docs/develop/emp.md.
+//! EMP's frames, as values and as bytes. docs/develop/emp.md describes their format.
 //!
-//! The header is `sovia-link`'s; the kinds are beyond those of link. Everything is checked once, in [`Frame::parse`]: whatever
-//! parses is legal, and emitting it gives the same bytes again.
+//! The header is the header of `sovia-link`, with kinds that `sovia-link` does not use. [`Frame::parse`] does all
+//! checks: whatever parses is valid, and emitting it returns the same bytes.
 
 use crate::Node;
 use sovia_link::Malformed;
 use sovia_link::wire::bytes::{Out, Reader, Room, put_u32, put_u64};
 use sovia_link::wire::{Checksum, EndId, HEADER, begin, seal_for};
 
-/// Frames of a collection at most.
+/// Most frames of a collection.
 pub const COLLECTION_MAX: u8 = 8;
-/// An acknowledgement of every collection of its message.
+/// In an acknowledgement: all collections of the message.
 pub const WHOLE: u32 = u32::MAX;
-/// Bytes of a frame that carries a message's first bytes and an acknowledgement, beside the bytes.
+/// Length of a frame with the first bytes of a message and an acknowledgement, without the message's bytes.
 pub const OVERHEAD: usize = HEADER + 12 + ACK + MESSAGE;
 
 const ACK: usize = 16;
@@ -29,151 +29,152 @@ const HELLO: u8 = 55;
 const WELCOME: u8 = 56;
 const GONE: u8 = 57;
 
-/// The bit that says that there is an acknowledgement.
+/// Flag: the frame contains an acknowledgement.
 const HAS_ACK: u8 = 1;
 
-/// A frame; `B` are the bytes of messages.
+/// A frame. `B` is the type of message bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame<B> {
-    /// The station that receives it.
+    /// The receiving station.
     pub to: EndId,
-    /// The station that sends it.
+    /// The sending station.
     pub from: EndId,
-    /// What it says.
+    /// The contents.
     pub body: Body<B>,
 }
 
-/// What a frame says. `sender` is the number by which its receiver knows its sender.
+/// The contents of a frame. `sender` is the number by which the receiver knows the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body<B> {
-    /// Part of a message.
+    /// A part of a message.
     Data {
         /// The sender's number.
         sender: Node,
-        /// Which part of which message.
+        /// Message and number of the frame.
         head: Head,
-        /// Of the first frame: what the message is like.
+        /// In the first frame: the message's properties.
         message: Option<Message>,
-        /// An acknowledgement of the other direction's.
+        /// An acknowledgement for messages in the other direction.
         ack: Option<Ack>,
-        /// The part.
+        /// The bytes of the part.
         bytes: B,
     },
-    /// An acknowledgement alone.
+    /// An acknowledgement without data.
     Ack {
         /// The sender's number.
         sender: Node,
-        /// What has come.
+        /// The acknowledged parts.
         ack: Ack,
     },
-    /// The receiver will never take the message.
+    /// A refusal: the receiver will never take the message.
     Refused {
         /// The sender's number.
         sender: Node,
         /// The message.
         id: u32,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// The sender has heard that the message is refused.
+    /// A confirmation that the sender has received the refusal of a message.
     Noted {
         /// The sender's number.
         sender: Node,
         /// The message.
         id: u32,
     },
-    /// The message has found no receive, and its frame was dropped.
+    /// A report that the first frame of a message was dropped because no receive matched.
     NotReady {
         /// The sender's number.
         sender: Node,
         /// The message.
         id: u32,
-        /// One before it with the same tag has not come.
+        /// Set if an earlier message with the same tag has not arrived.
         is_early: bool,
     },
-    /// There is a receive now for messages with that tag, one of which had found none.
+    /// A report that a receive now exists for messages with a tag. An earlier message with the tag found no receive.
     Go {
         /// The sender's number.
         sender: Node,
         /// The tag.
         tag: u32,
     },
-    /// The station is there, and asks whether the other one is.
+    /// A question if the other station is alive.
     Hello(Hello),
-    /// The answer to that.
+    /// The answer to a hello.
     Welcome(Greeting),
-    /// There is no station of that name (any more).
+    /// A report that no station has this name, or no longer.
     Gone {
         /// The name.
         name: EndId,
     },
 }
 
-/// Which frame of which message.
+/// The number of a frame, and its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The message.
     pub id: u32,
-    /// The frame; the first is 0.
+    /// The frame; the first frame is 0.
     pub number: u32,
 }
 
-/// What a message is like, as its first frame says.
+/// Properties of a message, which its first frame contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// Bytes of all of it.
+    /// Length of the message in bytes.
     pub total: u32,
-    /// Frames of all of it.
+    /// Number of frames.
     pub frames: u32,
-    /// Bytes of each frame but the last.
+    /// Bytes of each frame except the last.
     pub size: u16,
-    /// How many messages of this sender back the last one is that has the same tag and is not known to be matched; 0: none.
+    /// Distance to the last earlier message of this sender with the same tag, if no receive is known to match that
+    /// message; otherwise 0.
     pub after: u16,
-    /// Its tag.
+    /// The tag.
     pub tag: u32,
-    /// Frames of a collection.
+    /// Number of frames per collection.
     pub collection: u8,
 }
 
 impl Message {
-    /// Frames of a message of so many bytes.
+    /// Returns the number of frames of a message of `total` bytes.
     pub fn frames_of(total: u32, size: u16) -> u32 {
         total.div_ceil(u32::from(size.max(1))).max(1)
     }
 
-    /// Where a frame's bytes lie in the message, and how many they are. The frame is one of the message's.
+    /// Returns position and length of a frame's bytes in the message. The message must have the frame.
     pub fn place_of(&self, number: u32) -> (u32, u32) {
         let at = number.saturating_mul(u32::from(self.size)).min(self.total);
         (at, (self.total - at).min(u32::from(self.size)))
     }
 }
 
-/// An acknowledgement: the header of the last frame that came of a collection, and what has come before.
+/// An acknowledgement: the header of a collection's last arrived frame, and all that arrived before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
     /// The frame's message.
     pub id: u32,
     /// The frame.
     pub number: u32,
-    /// All collections of the message before this one have come; [`WHOLE`]: all of the message.
+    /// All collections of the message before this one have arrived. [`WHOLE`]: the whole message has arrived.
     pub below: u32,
-    /// All messages before this one have come.
+    /// All messages before this one have arrived.
     pub done: u32,
 }
 
-/// Why a message is refused.
+/// Reason why a message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It is longer than the receive that it met.
+    /// The message is longer than the receive that it met.
     TooLong,
-    /// The receiver had given the sender up in the middle of it.
+    /// The receiver gave up the sender in the middle of the message.
     GivenUp,
 }
 
-/// What a station says of itself.
+/// The introduction of a station.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Greeting {
-    /// What the answer has to repeat, or repeats.
+    /// A number that the answer repeats.
     pub nonce: u64,
     /// The number by which the sender knows the receiver.
     pub you: Node,
@@ -181,14 +182,14 @@ pub struct Greeting {
     pub first: u32,
 }
 
-/// A question whether a station is there.
+/// A question if a station is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
     /// The receiver's key.
     pub key: u64,
     /// The sender's own key.
     pub own_key: u64,
-    /// What the station says of itself.
+    /// The introduction of the sender.
     pub greeting: Greeting,
 }
 
@@ -210,12 +211,12 @@ impl<B> Body<B> {
 }
 
 impl<B: AsRef<[u8]>> Frame<B> {
-    /// Writes the frame to the beginning of `room`, and gives its length; `None` if there is too little room.
+    /// Writes the frame to the beginning of `room` and returns its length; `None` if `room` is too short.
     pub fn emit(&self, room: &mut [u8], link: Checksum) -> Option<usize> {
         self.emit_with(room, link, 0, |_| ())
     }
 
-    /// As [`Frame::emit`], with `more` bytes behind those of the frame, which `fill` writes.
+    /// Like [`Frame::emit`], with `more` bytes after the frame, which `fill` writes.
     pub fn emit_with(
         &self,
         room: &mut [u8],
@@ -301,15 +302,15 @@ fn put_greeting(out: &mut impl Out, greeting: &Greeting) {
 }
 
 impl<'a> Frame<&'a [u8]> {
-    /// Whether bytes are a frame of EMP, by their kind alone.
+    /// Returns true if the kind of a frame is one of EMP's kinds. Checks nothing else.
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.get(1).is_some_and(|kind| (FIRST..=GONE).contains(kind))
     }
 
-    /// What a frame says.
+    /// Parses a frame.
     ///
     /// # Errors
-    /// [`Malformed`]
+    /// Returns [`Malformed`] if the frame is invalid.
     pub fn parse(bytes: &'a [u8], link: Checksum) -> Result<Frame<&'a [u8]>, Malformed> {
         let frame = sovia_link::wire::Frame::checked_for(bytes, link)?;
         let (kind, to, from) = (frame.kind(), frame.to(), frame.from());
@@ -348,7 +349,7 @@ impl<'a> Frame<&'a [u8]> {
             _ => return Err(Malformed::Kind(kind)),
         };
         reader.end()?;
-        // A hello may be for a station whose name is not known; nothing else is.
+        // Only a hello may be for a station whose name is unknown.
         let is_named = kind == HELLO || to != EndId::NONE;
         if !is_named || (from == EndId::NONE) != (kind == GONE) {
             return Err(Malformed::Value("ends"));
@@ -400,7 +401,7 @@ fn data<'a>(is_first: bool, reader: &mut Reader<'a>) -> Result<Body<&'a [u8]>, M
     let bytes = reader.rest();
     let is_legal = match &message {
         Some(message) => bytes.len() as u32 == message.place_of(0).1,
-        // How many there are to be is known where the first frame is.
+        // The first frame determines the length.
         None => !bytes.is_empty(),
     };
     if !is_legal {

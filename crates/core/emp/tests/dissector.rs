@@ -1,4 +1,4 @@
-//! Wireshark's dissector (tools/wireshark) beside this crate's parser, on the frames of `vectors.txt`.
+//! Compares Wireshark's dissector (tools/wireshark) with this crate's parser, on the frames of `vectors.txt`.
 
 #[path = "../../link/tests/dissector/capture.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -34,7 +34,7 @@ fn of_greeting(greeting: &Greeting) -> String {
     format!("you are {you}, from #{first} on, nonce {nonce:#x}")
 }
 
-/// What the column of information is to say.
+/// Returns the expected text of the information column.
 fn info(bytes: &[u8]) -> String {
     let frame = match Frame::parse(bytes, Checksum::Crc) {
         Ok(frame) => frame,
@@ -87,7 +87,7 @@ fn every_vector_is_explained() {
     for ((_, frame), said) in packets.iter().zip(&said) {
         assert_eq!(*said, info(frame));
     }
-    // Each refusal is a field, too.
+    // The dissector also shows each parse error as a field.
     for ((_, frame), fields) in packets.iter().zip(tshark::fields("emp-fields", &file, &[])) {
         let why = Frame::parse(frame, Checksum::Crc).err().map(|why| vec![why.to_string()]);
         assert_eq!(fields.get("sovia.malformed"), why.as_ref());

@@ -1,4 +1,4 @@
-//! From frames and descriptors up to the engine.
+//! Checks the layers of this crate's modules, from frames and descriptors up to the engine.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =

@@ -1,4 +1,4 @@
-//! How much memory peers cost an engine, counted at the allocator.
+//! Measures how much memory peers cost an engine, by counting allocations.
 
 use core::cell::Cell;
 use sovia_emp::{Array, Config, Engine, Host, Io, Memory, Piece, Sink, Status};
@@ -14,21 +14,22 @@ thread_local! {
 }
 
 fn count(bytes: i64) {
-    // A thread that ends frees what it has when its locals are gone: those bytes are asked for no more.
+    // An ending thread may free memory after its thread-local variables are gone. The count ignores these bytes.
     let _ = BYTES.try_with(|all| all.set(all.get() + bytes));
 }
 
-// SAFETY: all calls go to the system's allocator as they are; counting allocates nothing.
+// SAFETY: all calls go unchanged to the system's allocator. The counter allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: the caller's promise about the layout is passed on.
+        // SAFETY: the caller guarantees a valid layout, and the system's allocator gets this layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
-        // SAFETY: the caller's promise is passed on; `at` is the system allocator's, as all that this one gives.
+        // SAFETY: `at` comes from the system's allocator, because this allocator passes on all its results. The caller
+        // guarantees the layout.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -36,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// As long as an address of the Internet's with all that belongs to it.
+/// An address as long as an Internet address with port and scope.
 type Place = [u8; 24];
 
 const KEY: u64 = 7;
@@ -48,7 +49,7 @@ fn place(number: usize) -> Place {
     place
 }
 
-/// Frames on their way, in room that was there before.
+/// Frames on their way, in memory that was allocated before.
 struct Frames(Vec<([u8; FRAME], usize)>);
 
 impl Sink<Place> for Frames {
@@ -62,7 +63,7 @@ impl Sink<Place> for Frames {
     }
 }
 
-/// Memory in which it does not matter what there is.
+/// Memory whose contents do not matter.
 struct Nothing;
 
 impl Memory for Nothing {
@@ -78,7 +79,7 @@ struct End {
     array: Array,
     host: Host,
     frames: Frames,
-    /// Bytes that the engine has allocated since it was made.
+    /// Bytes that the engine has allocated since its creation.
     bytes: i64,
 }
 
@@ -107,7 +108,7 @@ impl End {
         self.bytes += BYTES.get() - before;
     }
 
-    /// Does what there is to do, and hands its frames to `other`; whether there were any.
+    /// Runs one round and passes the frames to `other`. Returns true if there were frames.
     fn step(&mut self, now: Time, own: usize, other: &mut End) -> bool {
         self.with(now, Engine::poll);
         self.with(now, Engine::acknowledge);
@@ -119,7 +120,7 @@ impl End {
     }
 }
 
-/// Peers with which nothing is under way cost 64 bytes each at most, whether anything was before or not.
+/// Checks that peers without transfers cost at most 64 bytes each, both before and after messages.
 #[test]
 fn peers_cost_64_bytes_each_once_their_messages_are_over() {
     const PEERS: usize = 1 << 14;

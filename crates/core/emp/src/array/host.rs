@@ -1,4 +1,4 @@
-//! The host's half: posting, and asking what has come of it.
+//! The host's half: posts sends and receives, and asks for their outcomes.
 
 use super::{
     Array, CANCEL, CHAIN_PIECES, DESCRIPTORS, MESSAGE_MAX, Outcome, PAGE_PIECES, PIECE_MAX, RING,
@@ -7,16 +7,16 @@ use super::{
 use crate::{ANY_NODE, Node};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory of a message, or a part of it.
+/// A contiguous part of a message's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins.
+    /// Start address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// A send or a receive that has been posted.
+/// A posted send or receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(u32);
 
@@ -25,47 +25,47 @@ impl Handle {
         Handle(u32::from(uses) << 16 | u32::from(index))
     }
 
-    /// The handle as a number, for programs in C.
+    /// Returns the handle as a number, for C programs.
     pub fn raw(self) -> u32 {
         self.0
     }
 
-    /// The handle of that number. Whether it is one shows when it is used.
+    /// Returns the handle with a number. The first use checks the handle.
     pub fn from_raw(raw: u32) -> Handle {
         Handle(raw)
     }
 
-    /// The descriptor, if it is still the one that was meant.
+    /// Returns the descriptor, if the handle still refers to its current use.
     fn index(self, array: &Array) -> Result<u16, Misuse> {
         let (index, uses) = (self.0 as u16, (self.0 >> 16) as u16);
-        // SYNC: the thread that has the handle got it behind the store.
+        // SYNC: none needed here. A thread receives the handle after the store, by its own synchronization.
         let now = array.uses.get(usize::from(index)).map(|uses| uses.load(Ordering::Relaxed));
         if now == Some(uses) && uses % 2 == 1 { Ok(index) } else { Err(Misuse) }
     }
 }
 
-/// A handle that names nothing: what it named has been told as ended.
+/// An invalid handle. Its send or receive has already been reported as ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Misuse;
 
-/// Why nothing was posted.
+/// Reason why nothing was posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostError {
-    /// Too few descriptors are free: EAGAIN.
+    /// Too few descriptors are free (EAGAIN).
     Full,
-    /// The message is longer than [`MESSAGE_MAX`], or in more pieces than a page has.
+    /// The message is longer than [`MESSAGE_MAX`], or has more pieces than a page.
     TooLong,
-    /// There is no such node.
+    /// The node does not exist.
     UnknownNode,
-    /// An address of more than 48 bits.
+    /// An address has more than 48 bits.
     Address,
 }
 
-/// The host's half of an [`Array`]: there is one.
+/// The host's half of an [`Array`]. Each array has one host.
 #[derive(Debug)]
 pub struct Host {
     free: Vec<u16>,
-    /// Receives that are to be cancelled.
+    /// Set for each receive for which the host has already posted a cancellation.
     cancelled: Box<[bool]>,
     posted: u32,
     packed: Vec<u64>,
@@ -78,7 +78,7 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The host of a new array.
+    /// Returns the host of a new array.
     pub fn new() -> Host {
         Host {
             free: (0..DESCRIPTORS as u16).rev().collect(),
@@ -88,15 +88,15 @@ impl Host {
         }
     }
 
-    /// Descriptors that are free.
+    /// Returns the number of free descriptors.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Posts a send of the bytes of all pieces, one behind the other.
+    /// Posts a send of all pieces, one after the other.
     ///
     /// # Errors
-    /// [`PostError`].
+    /// Returns a [`PostError`].
     pub fn post_send(
         &mut self,
         array: &Array,
@@ -107,11 +107,10 @@ impl Host {
         self.post(array, to, tag, 0, pieces)
     }
 
-    /// Posts a receive into all pieces, one behind the other, of a message from that node (or from any) with that tag (or with
-    /// any).
+    /// Posts a receive into all pieces, one after the other. `None` accepts a message from any node, or with any tag.
     ///
     /// # Errors
-    /// [`PostError`].
+    /// Returns a [`PostError`].
     pub fn post_receive(
         &mut self,
         array: &Array,
@@ -120,7 +119,7 @@ impl Host {
         pieces: &[Piece],
     ) -> Result<Handle, PostError> {
         let any = if tag.is_none() { word::ANY_TAG } else { 0 };
-        // A node of that number there is not.
+        // The number `ANY_NODE` is not a node's number.
         let from = match from {
             Some(ANY_NODE) => return Err(PostError::UnknownNode),
             from => from.unwrap_or(ANY_NODE),
@@ -137,7 +136,7 @@ impl Host {
         pieces: &[Piece],
     ) -> Result<Handle, PostError> {
         let is_any = what & word::RECEIVE != 0 && node == ANY_NODE;
-        // SYNC: a number that has grown meanwhile is refused, as if this call had come before.
+        // SYNC: none needed. If the number grows meanwhile, the call fails as if it had come earlier.
         if !is_any && u32::from(node) >= array.nodes.load(Ordering::Relaxed) {
             return Err(PostError::UnknownNode);
         }
@@ -146,7 +145,7 @@ impl Host {
         let is_paged = count > CHAIN_PIECES;
         let needed = if is_paged { 1 } else { 1 + count.saturating_sub(1).div_ceil(2) };
         let Some(rest) = self.free.len().checked_sub(needed) else { return Err(PostError::Full) };
-        // The last one is the head, and the others follow it from the end of the list on.
+        // The last free descriptor becomes the head. The others follow, up to the end of the list.
         let chain = &self.free[rest..];
         let next_of = |place: usize| chain.get(place + 1).copied().unwrap_or(0);
         let put = |index: u16, at: usize, piece: u64| {
@@ -160,7 +159,7 @@ impl Host {
             let page = array.pages[usize::from(head)]
                 .get_or_init(|| Box::new([const { AtomicU64::new(0) }; PAGE_PIECES]));
             for (place, &piece) in page.iter().zip(&self.packed) {
-                // SYNC: the descriptor's first word orders them.
+                // SYNC: the Release store of the descriptor's first word in `publish` orders this store.
                 place.store(piece, Ordering::Relaxed);
             }
         } else {
@@ -175,7 +174,7 @@ impl Host {
         let paged = if is_paged { word::PAGE } else { 0 };
         let next = u32::from(next_of(0)) << word::NEXT | (needed as u32 - 1) << word::CHAINED;
         let uses = &array.uses[usize::from(head)];
-        // SYNC: the host's alone to change; a handle reaches another thread by that thread's means.
+        // SYNC: only the host changes `uses`. A handle reaches another thread by that thread's own synchronization.
         let use_ = uses.load(Ordering::Relaxed).wrapping_add(1);
         uses.store(use_, Ordering::Relaxed);
         array.publish(head, word::NIC | what | paged | next);
@@ -185,7 +184,7 @@ impl Host {
         Ok(Handle::new(head, use_))
     }
 
-    /// The pieces as descriptors have them, without empty ones.
+    /// Packs the pieces into the format of descriptors, and skips empty pieces.
     fn pack(&mut self, pieces: &[Piece]) -> Result<(), PostError> {
         self.packed.clear();
         let mut total = 0usize;
@@ -211,17 +210,18 @@ impl Host {
 
     fn enter(&mut self, array: &Array, entry: u16) {
         let place = self.posted as usize % RING;
-        // SYNC: the store of `posted` orders it.
+        // SYNC: the Release store of `posted` below orders this store.
         array.ring[place].store(entry, Ordering::Relaxed);
         self.posted = self.posted.wrapping_add(1);
-        // SYNC: with the acquire of `Posts::next`.
+        // SYNC: pairs with the Acquire load in `Posts::is_empty`.
         array.posted.store(self.posted, Ordering::Release);
     }
 
-    /// What has come of a send or a receive; `None` while it is under way. Once it has told, the handle names nothing any more.
+    /// Returns the outcome of a send or receive, or `None` while it is under way. After an outcome the handle is
+    /// invalid.
     ///
     /// # Errors
-    /// [`Misuse`].
+    /// Returns [`Misuse`] if the handle is invalid.
     pub fn test(&mut self, array: &Array, handle: Handle) -> Result<Option<Outcome>, Misuse> {
         let head = handle.index(array)?;
         let first = array.first(head);
@@ -232,9 +232,9 @@ impl Host {
             tag: array.get(head, 2),
             length: array.get(head, 3),
         };
-        // Even: free.
+        // An even number of uses means that the descriptor is free.
         let uses = &array.uses[usize::from(head)];
-        // SYNC: as in `post`.
+        // SYNC: only the host changes `uses`. A handle reaches another thread by that thread's own synchronization.
         uses.store(uses.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let mut next = first;
         let count = array.chained(first);
@@ -250,10 +250,10 @@ impl Host {
         Ok(Some(outcome))
     }
 
-    /// Asks the NIC to give a receive up that has met no message. Whether it did is what the receive ends in.
+    /// Asks the NIC to cancel a receive that has met no message. The receive's outcome says if the NIC did.
     ///
     /// # Errors
-    /// [`Misuse`]: there is no such receive.
+    /// Returns [`Misuse`] if no such receive exists.
     pub fn cancel(&mut self, array: &Array, handle: Handle) -> Result<(), Misuse> {
         let head = handle.index(array)?;
         let first = array.first(head);
@@ -269,16 +269,16 @@ impl Host {
 }
 
 impl Array {
-    /// Whether a send or a receive is under way, without the host's half.
+    /// Returns true while a send or receive is under way. Needs no access to the host's half.
     ///
     /// # Errors
-    /// [`Misuse`].
+    /// Returns [`Misuse`] if the handle is invalid.
     pub fn is_pending(&self, handle: Handle) -> Result<bool, Misuse> {
         let head = handle.index(self)?;
         Ok(self.first(head) & word::STATE == word::NIC)
     }
 
-    /// Descriptors of the message whose first one has that first word.
+    /// Returns the number of descriptors of a message, from the first word of the first descriptor.
     fn chained(&self, first: u32) -> usize {
         (first >> word::CHAINED & 3) as usize + 1
     }

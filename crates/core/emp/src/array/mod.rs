@@ -1,12 +1,14 @@
-//! The descriptors by which host and NIC speak: one array for sends and receives, as in figure 4 of the paper.
+//! The descriptors through which host and NIC communicate: one array for sends and receives, as in figure 4 of the
+//! paper.
 //!
-//! A descriptor belongs to the host or to the NIC, as its first word says. The host writes the others, then that word, and puts
-//! the descriptor's number into the ring of posts; the NIC does what it says, writes what has come of it into the same
-//! words, then the first one. There is no lock between the two.
+//! The first word of a descriptor names its owner: the host or the NIC. To post, the host writes the other
+//! words, then the first word. Then the host puts the descriptor's number into the ring of posts. The NIC executes the
+//! descriptor, writes the outcome into the same words, and writes the first word last. Host and NIC share no lock.
 //!
-//! A message has one descriptor with one piece, a chain of up to four with seven, or one that leads to a page of
-//! up to 512. A piece is an address of 48 bits and a length of 16. Unlike the paper's these are the program's own addresses, so
-//! that a piece may reach over the ends of pages.
+//! A message with one piece takes one descriptor. A message with up to seven pieces takes a chain of up to four
+//! descriptors. A longer message takes one descriptor with a page of up to 512 pieces. A piece has an address of 48 bits
+//! and a length of 16 bits. Unlike in the paper, the addresses are the program's own addresses, so a piece may cross
+//! page boundaries.
 
 mod host;
 mod nic;
@@ -20,65 +22,66 @@ pub use outcome::{Outcome, Status};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-/// Descriptors of a station.
+/// Number of descriptors of a station.
 pub const DESCRIPTORS: usize = 640;
-/// Pieces of a page.
+/// Most pieces of a page.
 pub const PAGE_PIECES: usize = 512;
-/// Pieces of a chain.
+/// Most pieces of a chain.
 pub const CHAIN_PIECES: usize = 7;
-/// Bytes of a piece at most: whole pages of a program's memory that 16 bits can count. A longer one is cut into such pieces.
+/// Most bytes of a piece: the largest number of whole memory pages that 16 bits can count. The host cuts longer pieces.
 pub const PIECE_MAX: usize = 60 << 10;
-/// Bytes of a message at most.
+/// Most bytes of a message.
 pub const MESSAGE_MAX: usize = PAGE_PIECES * PIECE_MAX;
 
-/// Entries of the ring of posts: more than there can be posts and cancellations that the NIC has not taken.
+/// Entries of the ring of posts: more than the posts and cancellations that the NIC can have waiting.
 const RING: usize = 2048;
-/// Of such an entry: the receive is to be cancelled.
+/// Flag of a ring entry that cancels a receive.
 const CANCEL: u16 = 1 << 15;
 
 /// A descriptor: 20 bytes.
 ///
-/// The first word has its owner (or what has come of it), what it is, and the next of its chain; then, of a message's first
-/// one: node (16 bits) and number of pieces (16), tag, a piece. The others of a chain have two pieces.
+/// The first word has the owner or the outcome, the kind, and the number of the next descriptor. In the first
+/// descriptor of a message, the other words are node (16 bits) and number of pieces (16 bits), tag, and one piece. The
+/// other descriptors of a chain have two pieces.
 #[derive(Debug)]
 pub(crate) struct Descriptor([AtomicU32; 5]);
 
 const _: () = assert!(size_of::<Descriptor>() == 20);
 
-/// What the first word has.
+/// Fields of a descriptor's first word.
 mod word {
-    /// The owner, or what has come of it.
+    /// The owner, or the outcome.
     pub(super) const STATE: u32 = 0xff;
-    /// The host's, and free.
+    /// The host owns the descriptor, which is free.
     pub(super) const HOST: u32 = 0;
-    /// The NIC's.
+    /// The NIC owns the descriptor.
     pub(super) const NIC: u32 = 1;
-    /// It is a receive.
+    /// Set for a receive.
     pub(super) const RECEIVE: u32 = 1 << 8;
-    /// A receive of any tag.
+    /// Set for a receive of any tag.
     pub(super) const ANY_TAG: u32 = 1 << 9;
-    /// The pieces lie in a page.
+    /// Set if the pieces lie in a page.
     pub(super) const PAGE: u32 = 1 << 10;
-    /// Where it is said how many follow the first of a chain.
+    /// Position of the number of descriptors that follow the first one of a chain.
     pub(super) const CHAINED: u32 = 12;
-    /// Where the number of the next descriptor lies.
+    /// Position of the next descriptor's number.
     pub(super) const NEXT: u32 = 16;
 }
 
 type Page = Box<[AtomicU64; PAGE_PIECES]>;
 
-/// What host and NIC share.
+/// The memory that host and NIC share.
 #[derive(Debug)]
 pub struct Array {
     descriptors: Box<[Descriptor]>,
-    /// The page of each descriptor that has ever had one.
+    /// The page of each descriptor that has had a page.
     pages: Box<[OnceLock<Page>]>,
-    /// How often each descriptor has been used: a handle that is older names nothing.
+    /// Number of uses of each descriptor. A handle with an older number is invalid.
     uses: Box<[AtomicU16]>,
     ring: Box<[AtomicU16]>,
-    /// Entries that have been put into the ring so far.
+    /// Number of entries put into the ring so far.
     posted: AtomicU32,
-    /// Nodes that the station knows.
+    /// Number of nodes that the station knows.
     nodes: AtomicU32,
 }
 
@@ -89,7 +92,7 @@ impl Default for Array {
 }
 
 impl Array {
-    /// All descriptors are the host's.
+    /// Returns an array of descriptors that the host owns.
     pub fn new() -> Array {
         let all = |count| core::iter::repeat_n((), count);
         Array {
@@ -102,9 +105,9 @@ impl Array {
         }
     }
 
-    /// The NIC knows so many nodes from now on.
+    /// Sets the number of nodes that the NIC knows.
     pub fn set_nodes(&self, count: usize) {
-        // SYNC: a post is taken by the NIC under its own lock, where it looks the node up.
+        // SYNC: none needed. The NIC looks the node up again under its own lock when it takes the post.
         self.nodes.store(count as u32, Ordering::Relaxed);
     }
 
@@ -112,26 +115,26 @@ impl Array {
         &self.descriptors[usize::from(index)].0[word]
     }
 
-    /// Reads a word that the descriptor's owner may change: the caller owns it.
+    /// Reads a word of a descriptor that the caller owns.
     fn get(&self, index: u16, word: usize) -> u32 {
-        // SYNC: the first word's store and load order the others.
+        // SYNC: the store and load of the first word order the other words.
         self.word(index, word).load(Ordering::Relaxed)
     }
 
     fn set(&self, index: u16, word: usize, value: u32) {
-        // SYNC: as in `get`.
+        // SYNC: the store and load of the first word order the other words.
         self.word(index, word).store(value, Ordering::Relaxed);
     }
 
-    /// The first word, with all that was written before it.
+    /// Reads the first word, and sees everything written before it.
     fn first(&self, index: u16) -> u32 {
-        // SYNC: with the release of `publish`.
+        // SYNC: pairs with the Release store in `publish`.
         self.word(index, 0).load(Ordering::Acquire)
     }
 
-    /// Gives the descriptor, with its other words, to the other side.
+    /// Passes the descriptor to the other side.
     fn publish(&self, index: u16, first: u32) {
-        // SYNC: with the acquire of `first`.
+        // SYNC: pairs with the Acquire load in `first`.
         self.word(index, 0).store(first, Ordering::Release);
     }
 
@@ -140,7 +143,7 @@ impl Array {
     }
 }
 
-/// A piece as descriptors have it.
+/// Packs a piece into the format of descriptors.
 fn pack(address: u64, length: usize) -> u64 {
     address | (length as u64) << 48
 }

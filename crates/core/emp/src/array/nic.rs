@@ -1,4 +1,4 @@
-//! The NIC's half: what has been posted, where its pieces lie, and what has come of it.
+//! The NIC's half: reads posts and their pieces, and reports outcomes.
 
 use super::{Array, CANCEL, Outcome, RING, unpack, word};
 use crate::{ANY_NODE, Node};
@@ -7,56 +7,57 @@ use core::sync::atomic::Ordering;
 /// An entry of the ring of posts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Posted {
-    /// The first descriptor.
+    /// The first descriptor of the post.
     pub index: u16,
-    /// It was posted before, and is to be cancelled.
+    /// Set if the entry cancels an earlier post.
     pub is_cancel: bool,
 }
 
-/// How far the NIC has read the ring of posts.
+/// The NIC's position in the ring of posts.
 #[derive(Debug, Default)]
 pub struct Posts {
     taken: u32,
 }
 
 impl Posts {
-    /// Whether there is an entry.
+    /// Returns true if the ring has no entry for the NIC.
     pub fn is_empty(&self, array: &Array) -> bool {
-        // SYNC: with the release of `Host::enter`; sequentially consistent with the fence of a NIC about to sleep.
+        // SYNC: pairs with the Release store in `Host::enter`. A NIC that is about to sleep executes a sequentially
+        // consistent fence before this load.
         array.posted.load(Ordering::Acquire) == self.taken
     }
 
-    /// The next entry.
+    /// Takes the next entry.
     pub fn next(&mut self, array: &Array) -> Option<Posted> {
         if self.is_empty(array) {
             return None;
         }
-        // SYNC: behind the acquire of `posted`.
+        // SYNC: the Acquire load of `posted` comes before this load.
         let entry = array.ring[self.taken as usize % RING].load(Ordering::Relaxed);
         self.taken = self.taken.wrapping_add(1);
         Some(Posted { index: entry & !CANCEL, is_cancel: entry & CANCEL != 0 })
     }
 }
 
-/// What a descriptor asks for.
+/// The send or receive that a descriptor describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) is_receive: bool,
-    /// [`ANY_NODE`] of a receive from any.
+    /// The node; [`ANY_NODE`] for a receive from any node.
     pub(crate) node: Node,
-    /// `None` of a receive of any tag.
+    /// The tag; `None` for a receive of any tag.
     pub(crate) tag: Option<u32>,
-    /// Bytes of all pieces.
+    /// Sum of the pieces' lengths.
     pub(crate) length: u32,
 }
 
-/// Where a message's bytes were found last: those behind them are found from there on.
+/// Position of the last access to a message's pieces. Later bytes are found from there on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cursor {
-    /// The piece, and the descriptor that has it.
+    /// Number of the piece, and its descriptor.
     piece: u16,
     index: u16,
-    /// Where the piece begins in the message.
+    /// Position of the piece in the message.
     begins: u32,
 }
 
@@ -67,7 +68,7 @@ impl Cursor {
 }
 
 impl Array {
-    /// What was posted there.
+    /// Reads the post at a descriptor.
     pub(crate) fn order(&self, index: u16) -> Order {
         let first = self.first(index);
         let mut length = 0u32;
@@ -83,8 +84,8 @@ impl Array {
         }
     }
 
-    /// Calls `with` for each piece from the cursor on, until it gives false: with a cursor at the piece, its address and its
-    /// length.
+    /// Calls `with` for each piece from the cursor on, until `with` returns false. The arguments are a cursor at the
+    /// piece, its address and its length.
     fn each_piece(&self, head: u16, from: Cursor, mut with: impl FnMut(Cursor, u64, u32) -> bool) {
         let first = self.first(head);
         let count = (self.get(head, 1) >> 16) as u16;
@@ -92,7 +93,7 @@ impl Array {
         let mut at = from;
         while at.piece < count {
             let piece = match page {
-                // SYNC: behind the acquire of the first word.
+                // SYNC: the Acquire load of the first word comes before this load.
                 Some(page) => page[usize::from(at.piece)].load(Ordering::Relaxed),
                 None => {
                     let word = if at.piece % 2 == 1 { 1 } else { 3 };
@@ -111,7 +112,7 @@ impl Array {
         }
     }
 
-    /// Calls `with` for the address and the length of each part of `len` bytes from byte `at` of a message on.
+    /// Calls `with` for the address and length of each part of `len` bytes of a message, from byte `at` on.
     pub(crate) fn parts(
         &self,
         head: u16,
@@ -139,7 +140,7 @@ impl Array {
         });
     }
 
-    /// Tells the host what has come of a send or a receive, and gives the descriptors back.
+    /// Reports the outcome of a send or receive, and returns its descriptors to the host.
     pub(crate) fn complete(&self, index: u16, outcome: &Outcome) {
         let kept = self.first(index) & !word::STATE;
         self.set(index, 1, u32::from(outcome.node));
@@ -148,9 +149,9 @@ impl Array {
         self.publish(index, kept | outcome.status.code());
     }
 
-    /// Whether the station knows a node of that number, or it means any.
+    /// Returns true if the station knows the node, or if `node` means any node.
     pub(crate) fn is_node(&self, node: Node) -> bool {
-        // SYNC: the thread that adds a node is the NIC's owner.
+        // SYNC: none needed. The thread that adds a node owns the NIC.
         node == ANY_NODE || u32::from(node) < self.nodes.load(Ordering::Relaxed)
     }
 }

@@ -1,21 +1,21 @@
-//! What comes of a send or a receive.
+//! Outcomes of sends and receives.
 
 use crate::Node;
 
-/// How a send or a receive has ended.
+/// The way in which a send or receive ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// The message has come, whole.
+    /// The whole message has arrived.
     Done,
-    /// The message was longer than the receive that it met. Both ends are told.
+    /// The message was longer than the receive that it met. Both ends get this status.
     TooLong,
     /// The peer does not answer.
     PeerDead,
-    /// The peer is another process by now, or has given this one up.
+    /// Another process is now at the peer's address, or the peer has given up this station.
     PeerRestarted,
     /// The receive was cancelled.
     Cancelled,
-    /// There is no such node.
+    /// The node does not exist.
     UnknownNode,
     /// The station has been closed.
     Closed,
@@ -32,7 +32,7 @@ const ALL: [Status; 7] = [
 ];
 
 impl Status {
-    /// As the first word of a descriptor has it.
+    /// Returns the code for the first word of a descriptor.
     pub(super) fn code(self) -> u32 {
         2 + self as u32
     }
@@ -42,16 +42,16 @@ impl Status {
     }
 }
 
-/// A send or a receive that has ended.
+/// The outcome of a send or receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// How.
+    /// The way in which it ended.
     pub status: Status,
-    /// The node that the message was for, or that it came from. Of a receive that met no message: what it was posted with.
+    /// The receiver or sender of the message. For a receive that met no message: the node of the post.
     pub node: Node,
-    /// The message's tag. Of a receive of any tag that met no message: 0.
+    /// The tag of the message. For a receive of any tag that met no message: 0.
     pub tag: u32,
-    /// Bytes of the message; of a receive with [`Status::TooLong`] those that it would have had.
+    /// Length of the message in bytes. For a receive with [`Status::TooLong`]: the message's full length.
     pub length: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A peer is given up, or the station is closed.
+//! Ends transfers when a peer is given up, or when the station closes.
 
 use super::{Engine, Io};
 use crate::Node;
@@ -7,33 +7,33 @@ use crate::peer::NONE;
 use crate::wire::Why;
 
 impl<A: Copy + PartialEq> Engine<A> {
-    /// Ends all that is under way with a peer. It is greeted again before anything is sent to it.
+    /// Ends all transfers with a peer. The NIC greets the peer again before it sends anything else.
     pub(super) fn give_up(&mut self, io: &mut Io<'_, A>, at: u16, status: Status) {
         self.end_all_outgoing(io, at, status);
         let active = self.active(at);
         (active.asking, active.tries) = (None, 0);
         let incoming = core::mem::take(&mut self.active(at).incoming);
         for &index in &incoming {
-            // If it is there all the same, it will hear of that when it sends more.
+            // If the peer is alive, it receives the refusal when it sends more.
             if let Some(message) = self.incoming[usize::from(index)] {
                 self.active(at).refused.push((message.id, Why::GivenUp));
             }
             self.end_incoming(io, index, status);
         }
-        // Their room is used again.
+        // Puts the empty vector back, to keep its memory.
         self.active(at).incoming = incoming;
         self.active(at).incoming.clear();
         self.peer_at(at).is_greeted = false;
     }
 
-    /// Ends all that is under way with a peer, as if it did not answer. Receives that have met no message stay.
+    /// Ends all transfers with a peer, as if the peer did not answer. Receives that have met no message stay.
     pub fn give_up_peer(&mut self, io: &mut Io<'_, A>, node: Node) {
-        // What is posted already is under way.
+        // Posts that the NIC has not taken yet count as under way.
         self.take_posts(io);
         let Some(peer) = self.peers.get(usize::from(node)) else { return };
         let at = peer.active;
         if at != NONE {
-            // One that says that it is in the peer's place is another one: whether that is so is still being asked.
+            // A process that claims the peer's address is another process. The question to this process stays open.
             let asking = self.active(at).asking.filter(|asking| asking.other.is_some());
             self.give_up(io, at, Status::PeerDead);
             self.active(at).asking = asking;
@@ -55,9 +55,10 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.active(at).out.clear();
     }
 
-    /// Another process is in a peer's place.
+    /// Handles another process at a peer's address.
     pub(super) fn replaced(&mut self, io: &mut Io<'_, A>, at: u16) {
-        // Messages to a process that was not greeted have never been sent: they are for the one that is there.
+        // Nothing was ever sent to a process that was not greeted. So its messages are for the process that is there
+        // now.
         if self.peer_at(at).is_greeted {
             self.end_all_outgoing(io, at, Status::PeerRestarted);
         }
@@ -87,7 +88,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// Ends all that is posted: nothing reaches into the program's memory after that.
+    /// Ends all posts. After this call the NIC does not access the program's memory.
     pub fn close(&mut self, io: &mut Io<'_, A>) {
         self.take_posts(io);
         for at in 0..self.actives.len() as u16 {

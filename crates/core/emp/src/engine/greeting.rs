@@ -1,8 +1,8 @@
-//! How two stations learn of each other, and of another process in a peer's place.
+//! Greetings: two stations learn each other's names, and notice another process at a peer's address.
 //!
-//! A frame names the process that it is for. That name is learned by a hello, which is answered by a welcome; the
-//! welcome repeats a number that was never used before, so that one of an older process is not taken for one of today's. Whatever else
-//! makes a station doubt the name of a peer makes it ask, and nothing more.
+//! A frame names the process that it is for. A station learns this name by a hello, which the peer answers with a
+//! welcome. The welcome repeats a number that was never used before, so an old welcome is not mistaken for a new one.
+//! If anything else makes a station doubt a peer's name, the station only sends a hello.
 
 use super::{Engine, Io};
 use crate::Node;
@@ -13,14 +13,14 @@ use crate::wire::{Body, Greeting, Hello};
 use sovia_link::wire::EndId;
 
 impl<A: Copy + PartialEq> Engine<A> {
-    /// Asks a peer whether it is there, unless that has been asked and not answered.
+    /// Sends a hello to a peer, unless an earlier hello waits for its answer.
     pub(super) fn ask(&mut self, io: &mut Io<'_, A>, node: Node) {
         let at = self.activate(io.now, node);
         if self.active(at).asking.is_some() {
             return;
         }
         self.hellos += 1;
-        // The lower half says which peer is asked.
+        // The lower bits name the peer.
         let nonce = self.hellos << 16 | u64::from(node);
         let again = io.now.after(self.config.timing.pause(0));
         self.active(at).asking = Some(Asking { nonce, tries: 0, again, other: None });
@@ -28,8 +28,8 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.settle(at);
     }
 
-    /// Likewise, of another process that says that it is in the peer's place. Where processes choose keys of their own, it has
-    /// another one.
+    /// Like [`Engine::ask`], for another process that claims the peer's address. If processes choose their own keys,
+    /// the other process has another key.
     fn ask_another(&mut self, io: &mut Io<'_, A>, node: Node, name: EndId, key: u64) {
         let at = self.activate(io.now, node);
         let is_asked = self.active(at).asking.is_some();
@@ -52,14 +52,14 @@ impl<A: Copy + PartialEq> Engine<A> {
         let greeting = Greeting { nonce: asking.nonce, you: node, first: self.first_of(node) };
         let peer = self.peer_at(at);
         let (address, to) = (peer.address, peer.name);
-        // Whether the other process is there, or was once, is not known: each is asked in turn.
+        // The station does not know which of the two processes is alive, so it asks them alternately.
         let other = asking.other.filter(|_| asking.tries.is_multiple_of(2));
         let key = other.map_or(peer.key, |(_, key)| key);
         let hello = Hello { key, own_key: self.config.key, greeting };
         self.say_to(io, &address, to, Body::Hello(hello));
     }
 
-    /// The first message that is not complete.
+    /// Returns the number of the first incomplete message to a node.
     pub(super) fn first_of(&self, node: Node) -> u32 {
         let peer = &self.peers[usize::from(node)];
         let active = self.actives.get(usize::from(peer.active));
@@ -91,7 +91,7 @@ impl<A: Copy + PartialEq> Engine<A> {
             peer.known_as = hello.greeting.you;
             self.skip_to(io, node, hello.greeting.first);
         } else {
-            // Either this hello comes late, or another process is there by now.
+            // Either this hello is old, or another process is now at the peer's address.
             self.ask_another(io, node, from, hello.own_key);
         }
         let greeting =
@@ -126,7 +126,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.settle(at);
     }
 
-    /// A station says that it is not of that name, which a peer was.
+    /// Handles a station's report that it does not have the name under which this station knew a peer.
     pub(super) fn gone(&mut self, io: &mut Io<'_, A>, name: EndId) {
         let known = self.peers.iter().position(|peer| peer.name == name);
         match known {
@@ -135,7 +135,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// A peer sends no message before `first` any more.
+    /// Handles a peer's report that it sends no message before `first` any more.
     fn skip_to(&mut self, io: &mut Io<'_, A>, node: Node, first: u32) {
         let next = self.peers[usize::from(node)].next_receive;
         if !is_before(next, first) {

@@ -1,4 +1,4 @@
-//! The NIC: it takes posts, frames and the time, and makes frames and outcomes of them.
+//! The NIC, which turns posts, frames and the time into frames and outcomes.
 
 mod ending;
 mod greeting;
@@ -21,8 +21,7 @@ use sovia_link::stream::Timing;
 use sovia_link::wire::{Checksum, EndId};
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The program's memory, which posted pieces name. It is asked for what pieces name that are posted and have not ended, and for
-/// nothing else.
+/// The program's memory, to which posted pieces point. The engine accesses only pieces of posts that have not ended.
 pub trait Memory {
     /// Reads the bytes at an address.
     fn read(&self, address: u64, into: &mut [u8]);
@@ -31,47 +30,47 @@ pub trait Memory {
     fn write(&self, address: u64, bytes: &[u8]);
 }
 
-/// Where frames go.
+/// Sends frames to peers.
 pub trait Sink<A> {
-    /// Sends a frame, for which it lends room to `write`. That gives the frame's length; `None` if the room is too short: then
-    /// nothing is sent. False if there is no room now.
+    /// Lends memory to `write`, which writes a frame and returns its length. Then sends the frame. If the memory is too
+    /// short, `write` returns `None` and nothing is sent. Returns false if the sink has no room now.
     fn send(&mut self, to: &A, write: &mut dyn FnMut(&mut [u8]) -> Option<usize>) -> bool;
 }
 
-/// What an engine works with during a call.
+/// The environment of an engine during a call.
 #[allow(missing_debug_implementations)]
 pub struct Io<'a, A> {
     /// The descriptors.
     pub array: &'a Array,
     /// The program's memory.
     pub memory: &'a dyn Memory,
-    /// Where frames go.
+    /// The sink for frames.
     pub sink: &'a mut dyn Sink<A>,
-    /// The time, which never goes back.
+    /// The time, which never decreases.
     pub now: Time,
 }
 
-/// How a station speaks.
+/// Configuration of a station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The name of this process's station, drawn at random: a frame that does not name it is not for it.
+    /// The station's random name. The station ignores frames that do not name it.
     pub name: EndId,
-    /// What a peer has to know to be answered.
+    /// The key that a peer must know to get an answer.
     pub key: u64,
-    /// Whether frames bear a checksum.
+    /// The checksum of frames, if they have one.
     pub checksum: Checksum,
-    /// Frames that are acknowledged together: 1 to [`COLLECTION_MAX`]. The paper has 3.
+    /// Number of frames per acknowledgement: 1 to [`COLLECTION_MAX`]. The paper uses 3.
     pub collection: u8,
-    /// How long an answer is awaited, and how often.
+    /// Times to wait for an answer, and number of attempts.
     pub timing: Timing,
-    /// How long a peer may be silent in the middle of a message before it is asked whether it is there.
+    /// Time that a peer may be silent in the middle of a message, before the station asks if the peer is alive.
     pub silence: Duration,
-    /// Whether a station that knows the key becomes a peer by saying hello.
+    /// Set if an unknown station that knows the key becomes a peer when it sends a hello.
     pub takes_strangers: bool,
 }
 
 impl Config {
-    /// The paper's collections; a silent peer is given up after about a quarter of a minute.
+    /// Returns the paper's configuration. A silent peer is given up after about 15 seconds.
     pub fn new(name: EndId, key: u64) -> Config {
         Config {
             name,
@@ -89,24 +88,24 @@ impl Config {
     }
 }
 
-/// What has become of frames.
+/// Counters of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Frames that have come.
+    /// Frames received.
     pub came: u64,
-    /// Of them, frames that break the format.
+    /// Received frames with an invalid format.
     pub malformed: u64,
-    /// Frames of strangers, for strangers, or of an older process of a peer.
+    /// Received frames from unknown stations, for other stations, or from an earlier process of a peer.
     pub foreign: u64,
-    /// Parts of messages that had come before.
+    /// Received parts of messages that had already arrived.
     pub again: u64,
-    /// First frames that have found no receive.
+    /// First frames of messages, dropped because no receive matched.
     pub dropped: u64,
-    /// Later frames of messages that have found none.
+    /// Later frames of messages that have met no receive.
     pub unmatched: u64,
-    /// Collections that were sent, and those of them that had been sent before.
+    /// Collections sent, including those sent again.
     pub collections: u64,
-    /// See `collections`.
+    /// Collections sent again.
     pub resent: u64,
     /// Time-outs.
     pub timeouts: u64,
@@ -114,11 +113,11 @@ pub struct Counters {
     pub ended: u64,
 }
 
-/// A NIC. `A` is how its peers are addressed.
+/// A NIC. `A` is the type of its peers' addresses.
 #[derive(Debug)]
 pub struct Engine<A> {
     config: Config,
-    /// Bytes of a message in a frame.
+    /// Most bytes of a message in one frame.
     size: u16,
     peers: Vec<Peer<A>>,
     actives: Vec<Active>,
@@ -127,9 +126,9 @@ pub struct Engine<A> {
     incoming: Box<[Option<Incoming>]>,
     matching: Matching,
     posts: Posts,
-    /// Those that may have something to send.
+    /// Peers that may have data to send.
     ready: VecDeque<u16>,
-    /// Those that have something to acknowledge.
+    /// Peers with an acknowledgement to send.
     owed: Vec<u16>,
     timers: BinaryHeap<Reverse<(Time, u16)>>,
     hellos: u64,
@@ -138,7 +137,7 @@ pub struct Engine<A> {
 }
 
 impl<A: Copy + PartialEq> Engine<A> {
-    /// A NIC without peers, whose frames have at most so many bytes.
+    /// Returns a NIC without peers, whose frames have at most `frame_max` bytes.
     pub fn new(config: Config, frame_max: usize) -> Engine<A> {
         let collection = config.collection.clamp(1, COLLECTION_MAX);
         let mut engine = Engine {
@@ -162,19 +161,19 @@ impl<A: Copy + PartialEq> Engine<A> {
         engine
     }
 
-    /// Messages that are posted from now on travel in frames of at most so many bytes.
+    /// Limits the frames of messages that are posted from now on to `bytes` bytes.
     pub fn set_frame_max(&mut self, bytes: usize) {
         let size = bytes.saturating_sub(OVERHEAD).clamp(1, usize::from(u16::MAX));
         self.size = size as u16;
     }
 
-    /// Frames of a collection, of messages that are posted from now on.
+    /// Sets the number of frames per collection, for messages that are posted from now on.
     pub fn set_collection(&mut self, frames: u8) {
         self.config.collection = frames.clamp(1, COLLECTION_MAX);
     }
 
-    /// Another peer, which wants to see that key; its number. One that became a peer by itself has its number already. `None` if
-    /// there are as many as there are numbers.
+    /// Adds a peer that requires the key `key`, and returns the peer's number. A peer that has already sent a hello
+    /// keeps its number. Returns `None` if all numbers are in use.
     pub fn add_peer(&mut self, array: &Array, address: A, key: u64) -> Option<Node> {
         let is_it = |peer: &Peer<A>| self.config.takes_strangers && peer.address == address;
         if let Some(node) = self.peers.iter().position(is_it) {
@@ -191,30 +190,30 @@ impl<A: Copy + PartialEq> Engine<A> {
         Some(node)
     }
 
-    /// How many peers there are.
+    /// Returns the number of peers.
     pub fn peers(&self) -> usize {
         self.peers.len()
     }
 
-    /// The address of a peer.
+    /// Returns the address of a peer.
     pub fn address_of(&self, node: Node) -> Option<A> {
         self.peers.get(usize::from(node)).map(|peer| peer.address)
     }
 
-    /// Peers with which something is under way.
+    /// Returns the number of peers with transfers under way.
     pub fn busy_peers(&self) -> usize {
         self.actives.len() - self.spare.len()
     }
 
-    /// What has become of frames so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Takes a frame that has come from an address.
+    /// Handles a frame from an address.
     pub fn frame(&mut self, io: &mut Io<'_, A>, address: &A, bytes: &[u8]) {
         self.counters.came += 1;
-        // A receive that was posted before the frame came is there before it.
+        // A receive that was posted before the frame arrived must match the frame.
         self.take_posts(io);
         let Ok(Frame { to, from, body }) = Frame::parse(bytes, self.config.checksum) else {
             self.counters.malformed += 1;
@@ -226,7 +225,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         if to != self.config.name {
             self.counters.foreign += 1;
             if from != EndId::NONE {
-                // It is for an older process with this address.
+                // The frame is for an earlier process at this address.
                 let body = Body::Gone { name: to };
                 self.say_to(io, address, from, body);
             }
@@ -264,7 +263,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// Does something with a frame of a peer, if it is one.
+    /// Calls `take` if the frame comes from a peer.
     fn with(
         &mut self,
         io: &mut Io<'_, A>,
@@ -278,7 +277,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// The active state of a peer that has sent a frame; `None` if no peer has.
+    /// Returns the active state of the peer that sent a frame; `None` if the sender is no peer.
     fn heard(&mut self, io: &mut Io<'_, A>, sender: Node, from: EndId) -> Option<u16> {
         let peer = self.peers.get(usize::from(sender));
         let is_it = peer.map(|peer| peer.name == from);
@@ -289,13 +288,13 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
         self.counters.foreign += 1;
         if is_it == Some(false) {
-            // It knows this station's name: the peer may be another process by now.
+            // The sender knows this station's name, so the peer may be another process now.
             self.ask(io, sender);
         }
         None
     }
 
-    /// A random number, on which nothing depends but which of two ends goes first.
+    /// Returns a random number. Only delays depend on it.
     fn chance(&mut self) -> u32 {
         // xorshift64*
         self.chance ^= self.chance >> 12;
@@ -304,13 +303,13 @@ impl<A: Copy + PartialEq> Engine<A> {
         (self.chance.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
     }
 
-    /// The active state of a peer.
+    /// Returns the active state of a peer, and creates the state if necessary.
     fn activate(&mut self, now: Time, node: Node) -> u16 {
         let peer = &mut self.peers[usize::from(node)];
         if peer.active == NONE {
             peer.active = self.spare.pop().unwrap_or_else(|| {
                 self.actives.push(Active::new());
-                // There are no more of them than nodes.
+                // The number of active states is at most the number of nodes, so it fits.
                 (self.actives.len() - 1) as u16
             });
             self.actives[usize::from(peer.active)].begin(node, peer.round_trip, now);
@@ -327,7 +326,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         &mut self.peers[usize::from(node)]
     }
 
-    /// Something has changed of a peer: sets its timer, or lets its active state go.
+    /// Updates the timer of a peer after a change, or releases its active state.
     fn settle(&mut self, at: u16) {
         let deadline = self.deadline(at);
         let active = &mut self.actives[usize::from(at)];
@@ -337,7 +336,7 @@ impl<A: Copy + PartialEq> Engine<A> {
             active.armed = Some(deadline);
             self.timers.push(Reverse((deadline, at)));
         }
-        // While a timer is set it stays: the next message may be just behind, and finds the window as it is.
+        // While a timer is set the state stays, so that a message soon after this one finds its window.
         if active.armed.is_none() && active.is_idle() {
             self.release(at);
         }
@@ -346,7 +345,7 @@ impl<A: Copy + PartialEq> Engine<A> {
     fn release(&mut self, at: u16) {
         let active = &mut self.actives[usize::from(at)];
         if active.peer == ANY_NODE {
-            // It has been let go already.
+            // The state was released before.
             return;
         }
         let round_trip = active.rtt.mean().unwrap_or(0);
@@ -357,7 +356,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.spare.push(at);
     }
 
-    /// Says something to a peer. It may get lost, as anything may.
+    /// Sends a frame without data to a peer. The frame may get lost.
     fn say(
         &mut self,
         io: &mut Io<'_, A>,

@@ -1,4 +1,4 @@
-//! What the host has posted.
+//! Takes the host's posts.
 
 use super::{Engine, Io};
 use crate::array::{Array, Cursor, Outcome, Status};
@@ -7,12 +7,13 @@ use crate::message::Outgoing;
 use crate::wire::{Body, Message};
 
 impl<A: Copy + PartialEq> Engine<A> {
-    /// Whether there is something that has been posted and not taken.
+    /// Returns true if the host has posted entries that the NIC has not taken.
     pub fn has_posts(&self, array: &Array) -> bool {
         !self.posts.is_empty(array)
     }
 
-    /// Whether a receive that is posted may be one that a peer waits for: otherwise it may be taken with the next frame.
+    /// Returns true if a peer may wait for a receive of this station. Otherwise the NIC may take posted receives with
+    /// the next frame.
     pub fn misses_receives(&self) -> bool {
         self.matching.has_dropped()
     }
@@ -39,7 +40,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// Gives a receive up, unless it has met a message. Then the descriptor may be the host's again.
+    /// Cancels a receive that has met no message. The host may then use the descriptor again.
     fn cancel(&mut self, io: &Io<'_, A>, index: u16) {
         if self.matching.take(index) {
             let order = io.array.order(index);
@@ -79,7 +80,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.settle(at);
     }
 
-    /// A send or a receive has ended.
+    /// Reports the outcome of a send or receive to the host.
     pub(super) fn end(
         &mut self,
         io: &Io<'_, A>,

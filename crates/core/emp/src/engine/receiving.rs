@@ -1,4 +1,4 @@
-//! Messages of peers: which receive they meet, and what has come of them.
+//! Handles messages of peers: finds their receives and acknowledges them.
 
 use super::{Engine, Io};
 use crate::array::Status;
@@ -8,7 +8,7 @@ use crate::message::{Incoming, Place};
 use crate::wire::{Ack, Body, Head, Message, WHOLE, Why};
 
 impl<A: Copy + PartialEq> Engine<A> {
-    /// A part of a message has come.
+    /// Handles a part of a message.
     pub(super) fn data(
         &mut self,
         io: &mut Io<'_, A>,
@@ -45,7 +45,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.put(io, at, index, number, bytes);
     }
 
-    /// Says again which messages are refused, as long as the peer does not seem to know.
+    /// Sends a refusal again while the peer does not seem to know.
     fn remind(&mut self, io: &mut Io<'_, A>, at: u16) {
         let pause = self.config.timing.first;
         let active = self.active(at);
@@ -75,7 +75,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// Messages that have come one behind the other are no longer kept apart.
+    /// Removes complete messages from the front of the sequence, and advances `next_receive`.
     pub(super) fn advance(&mut self, at: u16) {
         let active = &mut self.actives[usize::from(at)];
         let peer = &mut self.peers[usize::from(active.peer)];
@@ -84,7 +84,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// The receive that a message of a peer has met.
+    /// Returns the receive that a message of a peer has met.
     fn find_in(&self, at: u16, id: u32) -> Option<u16> {
         let receives = &self.actives[usize::from(at)].incoming;
         let is_it = |index: &&u16| {
@@ -93,7 +93,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         receives.iter().find(is_it).copied()
     }
 
-    /// Whether a message of a peer has met a receive, or never will.
+    /// Returns true if a message of a peer has met a receive, or never will.
     fn is_matched(&self, at: u16, id: u32) -> bool {
         let active = &self.actives[usize::from(at)];
         is_before(id, self.peers[usize::from(active.peer)].next_receive)
@@ -102,7 +102,7 @@ impl<A: Copy + PartialEq> Engine<A> {
             || self.find_in(at, id).is_some()
     }
 
-    /// Finds a receive for a message whose first frame has come. `None` if the frame is to be dropped.
+    /// Finds a receive for a message by its first frame. `None` means that the NIC drops the frame.
     fn meet(&mut self, io: &mut Io<'_, A>, at: u16, id: u32, message: &Message) -> Option<u16> {
         let node = self.active(at).peer;
         let before = id.wrapping_sub(message.after.into());
@@ -130,7 +130,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         is_taken.then_some(receive.index)
     }
 
-    /// Puts a frame's bytes where they belong.
+    /// Copies a frame's bytes into the receive.
     fn put(&mut self, io: &mut Io<'_, A>, at: u16, index: u16, number: u32, bytes: &[u8]) {
         let Some(incoming) = &mut self.incoming[usize::from(index)] else { return };
         let id = incoming.id;
@@ -166,7 +166,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// A message has come whole.
+    /// Handles the completion of a message.
     fn complete(&mut self, io: &mut Io<'_, A>, at: u16, index: u16, number: u32) {
         let Some(id) = self.incoming[usize::from(index)].as_ref().map(|it| it.id) else { return };
         self.end_incoming(io, index, Status::Done);
@@ -177,7 +177,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.acknowledge_later(io, at, id, number, WHOLE);
     }
 
-    /// Something is to be acknowledged: with the next frame to the peer, or alone.
+    /// Schedules an acknowledgement: on the next frame to the peer, or alone.
     fn acknowledge_later(&mut self, io: &mut Io<'_, A>, at: u16, id: u32, number: u32, below: u32) {
         let next = self.peer_at(at).next_receive;
         let collection = self.find_in(at, id).and_then(|index| self.incoming[usize::from(index)]);
@@ -199,7 +199,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// Says what is to be acknowledged; false if there was no room.
+    /// Sends the scheduled acknowledgement. Returns false if the sink had no room.
     fn say_ack(&mut self, io: &mut Io<'_, A>, at: u16) -> bool {
         let active = self.active(at);
         let (node, ack) = (active.peer, active.ack);
@@ -213,7 +213,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         said
     }
 
-    /// Acknowledges what has come and was not acknowledged with other frames.
+    /// Sends all acknowledgements that no other frame has carried.
     pub fn acknowledge(&mut self, io: &mut Io<'_, A>) {
         while let Some(&at) = self.owed.last() {
             if !self.say_ack(io, at) {
@@ -225,7 +225,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// Whether something waits to be acknowledged.
+    /// Returns true if an acknowledgement waits.
     pub fn owes(&self) -> bool {
         !self.owed.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Messages to peers: which collection is sent next, and what the peer says of it.
+//! Sends messages to peers: chooses the next collection, and handles the peers' answers.
 
 use super::{Engine, Io};
 use crate::active::spread;
@@ -8,13 +8,13 @@ use crate::message::Outgoing;
 use crate::wire::{Ack, Body, Frame, Head, Message, WHOLE, Why};
 use sovia_link::Time;
 
-/// A message that waits for another one.
+/// The wait of a message until an earlier message is matched.
 const NEVER: Time = Time::from_nanos(u64::MAX);
-/// Collections that a peer is sent in its turn.
+/// Most collections sent to a peer in one turn.
 const TURN: usize = 16;
 
 impl<A: Copy + PartialEq> Engine<A> {
-    /// Something may be sent to a peer.
+    /// Puts a peer into the list of peers that may have data to send.
     pub(super) fn ready(&mut self, at: u16) {
         let active = self.active(at);
         if !active.is_ready {
@@ -62,7 +62,8 @@ impl<A: Copy + PartialEq> Engine<A> {
             let message = self.outgoing[usize::from(index)];
             let Some(message) = message.filter(Outgoing::may_go_on) else { return Sent::All };
             if message.id.wrapping_sub(self.first_of(message.peer)) >= AHEAD {
-                // The peer could not tell it from one of before. What ends goes on here.
+                // The peer could not distinguish this message from an old one. Sending continues when an earlier
+                // message ends.
                 return Sent::All;
             }
             if !self.send_collection(io, at, index, message.next) {
@@ -81,7 +82,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         Sent::Some
     }
 
-    /// Sends all frames of a collection; false if there was no room for all of them.
+    /// Sends all frames of a collection. Returns false if the sink had no room for all of them.
     fn send_collection(
         &mut self,
         io: &mut Io<'_, A>,
@@ -125,18 +126,19 @@ impl<A: Copy + PartialEq> Engine<A> {
         true
     }
 
-    /// How far back the last message with the same tag is that is not known to be matched.
+    /// Returns the distance to the last earlier message with the same tag, if no receive is known to match that
+    /// message; otherwise 0.
     fn after(&mut self, at: u16, out: &Outgoing) -> u16 {
         let active = &self.actives[usize::from(at)];
         let messages = active.out.iter().filter_map(|&index| self.outgoing[usize::from(index)]);
         let before = messages.rev().skip_while(|it| !is_before(it.id, out.id));
         let last = before.into_iter().find(|it| it.message.tag == out.message.tag);
         let last = last.filter(|it| !it.is_matched);
-        // There are fewer messages than that.
+        // The distance fits, because there are fewer messages.
         last.map_or(0, |last| out.id.wrapping_sub(last.id) as u16)
     }
 
-    /// The descriptor of a message to a peer.
+    /// Returns the descriptor of a message to a peer.
     fn find_out(&self, at: u16, id: u32) -> Option<u16> {
         let out = &self.actives[usize::from(at)].out;
         let id_of = |index: u16| self.outgoing[usize::from(index)].map(|message| message.id);
@@ -185,7 +187,8 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// A collection has come, or all of a message; whether that was not known.
+    /// Handles the arrival of a collection, or of the whole message for `None`. Returns true if the arrival was not
+    /// known.
     fn sample(&mut self, now: Time, at: u16, index: u16, collection: Option<u32>) -> bool {
         let active = self.active(at);
         let of_message = |flight: &&crate::active::Flight| flight.index == index;
@@ -199,7 +202,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         true
     }
 
-    /// A message to a peer has ended.
+    /// Ends a message to a peer.
     fn finish(&mut self, io: &mut Io<'_, A>, at: u16, index: u16, status: Status) {
         let Some(message) = self.outgoing[usize::from(index)] else { return };
         let active = &mut self.actives[usize::from(at)];
@@ -216,7 +219,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.end_outgoing(io, index, status);
     }
 
-    /// The peer has no receive for a message, or not yet.
+    /// Handles the peer's report that it has no receive for a message yet.
     pub(super) fn not_ready(&mut self, now: Time, at: u16, id: u32, is_early: bool) {
         let chance = self.chance();
         let Some(index) = self.find_out(at, id) else { return };
@@ -224,7 +227,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         if message.is_matched || !message.is_sent || message.parked.is_some() {
             return;
         }
-        // One that came before another one with its tag waits for that one, and no timer is set.
+        // A message that arrived before an earlier message with its tag waits for the earlier message, without a timer.
         let out = *message;
         let until = if is_early && self.after(at, &out) > 0 {
             NEVER
@@ -237,7 +240,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         let active = &mut self.actives[usize::from(at)];
         active.tries = 0;
         if is_early && let Some(place) = active.flights.iter().position(|it| it.index == index) {
-            // What was sent before it has not come.
+            // The frames sent before this message have not arrived.
             active.pass(place);
         }
         active.land_all(index);
@@ -247,8 +250,9 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.ready(at);
     }
 
-    /// A message has met a receive, or never will. Others with its tag that wait for one are tried: twice as many, so that they
-    /// are not all sent in vain where there is one receive at a time, and soon all of them where there are many.
+    /// Records that a message has met a receive, or never will. Tries two more messages with its tag that wait for a
+    /// receive. With one receive at a time, few messages are sent in vain; with many receives, all messages are soon
+    /// tried.
     fn matched(&mut self, at: u16, index: u16) {
         let Some(message) = &mut self.outgoing[usize::from(index)] else { return };
         if !core::mem::replace(&mut message.is_matched, true) {
@@ -258,7 +262,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// Tries the first messages with a tag again that wait for a receive.
+    /// Sends the first `count` waiting messages with a tag again.
     fn try_again(&mut self, at: u16, tag: u32, count: usize) {
         if self.active(at).parked == 0 {
             return;
@@ -274,13 +278,13 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// The peer has a receive for messages with a tag.
+    /// Handles the peer's report that it has a receive for messages with a tag.
     pub(super) fn go(&mut self, at: u16, tag: u32) {
         self.active(at).tries = 0;
         self.try_again(at, tag, 1);
     }
 
-    /// Tries a message again that waits for a receive.
+    /// Sends a message again that waits for a receive.
     fn unpark(&mut self, at: u16, index: u16) {
         let Some(message) = &mut self.outgoing[usize::from(index)] else { return };
         if message.parked.take().is_none() {
@@ -311,7 +315,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
     }
 
-    /// The peer will never take a message.
+    /// Handles the peer's refusal of a message.
     pub(super) fn refused(&mut self, io: &mut Io<'_, A>, at: u16, id: u32, why: Why) {
         let node = self.active(at).peer;
         self.say(io, node, |sender| Body::Noted { sender, id });
@@ -329,12 +333,12 @@ impl<A: Copy + PartialEq> Engine<A> {
     }
 }
 
-/// How a turn of a peer has ended.
+/// The end of a peer's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sent {
-    /// There is nothing more to send for now.
+    /// Nothing more can be sent now.
     All,
-    /// There may be more.
+    /// More may be sent.
     Some,
     /// The sink is full.
     NoRoom,

@@ -1,4 +1,4 @@
-//! What is done when a while has passed, and the order of all that is to be done.
+//! Handles timers, and fixes the order of all work.
 
 use super::{Engine, Io};
 use crate::array::Status;
@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 use sovia_link::Time;
 
 impl<A: Copy + PartialEq> Engine<A> {
-    /// Takes what has been posted, does what is due, and sends what may be sent. Acknowledgements alone wait for
+    /// Takes posts, handles expired timers, and sends. Acknowledgements without other frames wait for
     /// [`Engine::acknowledge`].
     pub fn poll(&mut self, io: &mut Io<'_, A>) {
         self.take_posts(io);
@@ -24,17 +24,17 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.send_ready(io);
     }
 
-    /// When the next timer goes off.
+    /// Returns the time of the next timer.
     pub fn next_timer(&self) -> Option<Time> {
         self.timers.peek().map(|&Reverse((time, _))| time)
     }
 
-    /// Whether something is ready to be sent that the sink had no room for.
+    /// Returns true if data waits because the sink had no room.
     pub fn waits_for_room(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The first moment at which something is to be done about a peer.
+    /// Returns the earliest time at which a peer needs work.
     pub(super) fn deadline(&self, at: u16) -> Option<Time> {
         let active = &self.actives[usize::from(at)];
         let silent = (active.asking.is_none() && !active.incoming.is_empty())

@@ -1,5 +1,6 @@
-//! Programs by chance on bad networks, beside a model: every message comes exactly once, those of one source and tag
-//! in their order, receives are met in the order of their posts, and every descriptor comes back.
+//! Runs random programs on bad networks, and compares them with a model. Every message arrives exactly once. Messages
+//! with one source and tag arrive in order. Messages meet receives in the order of the receives' posts. Every
+//! descriptor is free at the end.
 
 use crate::sim::world::World;
 use core::time::Duration;
@@ -9,7 +10,7 @@ use sovia_emp::{Config, Handle, Node, Status};
 use sovia_simnet::{Link, Net};
 use std::collections::BTreeMap;
 
-/// What a program does next.
+/// The next step of a program.
 #[derive(Debug, Clone)]
 enum Step {
     Send {
@@ -24,9 +25,9 @@ enum Step {
         tag: Option<u32>,
     },
     Wait(u64),
-    /// A frame of before comes again.
+    /// Repeats an earlier frame.
     Replay(prop::sample::Index),
-    /// Bytes that no station has sent.
+    /// Sends bytes that no station has sent.
     Noise(Vec<u8>),
     Restart(u32),
 }
@@ -58,7 +59,7 @@ fn steps(restarts: bool) -> impl Strategy<Value = Vec<Step>> {
 #[derive(Debug)]
 struct Send {
     handle: Handle,
-    /// Which process of the receiving station it was posted to, at least.
+    /// The earliest process of the receiving station that may get the message.
     target: u32,
     status: Option<Status>,
 }
@@ -67,23 +68,23 @@ struct Send {
 struct Receive {
     handle: Handle,
     address: u64,
-    /// The message that it has met, and how that ended.
+    /// The message that the receive has met, with the status.
     met: Option<(Status, Node, u32, Vec<u8>)>,
 }
 
-/// Sender and its process, receiver, tag.
+/// A stream: sender, its process, receiver, tag.
 type Stream = (u32, u32, u32, u32);
 
-/// What has been posted, by station and process.
+/// All posts, by station and process.
 struct Model {
     world: World,
     sends: BTreeMap<Stream, Vec<Send>>,
-    /// By station and process.
+    /// Receives by station and process.
     receives: BTreeMap<(u32, u32), Vec<Receive>>,
     processes: [u32; STATIONS as usize],
 }
 
-/// What message `count` of a stream is like.
+/// Returns the bytes of message `count` of a stream.
 fn message(from: u32, process: u32, to: u32, tag: u32, count: usize, len: usize) -> Vec<u8> {
     let head = [from, process, to, tag, count as u32, len as u32];
     let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
@@ -94,7 +95,7 @@ fn message(from: u32, process: u32, to: u32, tag: u32, count: usize, len: usize)
 impl Model {
     fn new(seed: u64, faults: f64, restarts: bool) -> Model {
         let net = Net::new(seed, Link::faulty(faults));
-        // Of many tries in a row all may be in vain by chance. Where no process begins anew no peer is to be given up.
+        // Many tries in a row may fail by chance. Without restarts, no station may give up a peer.
         let change =
             if restarts { |_: &mut Config| () } else { |it: &mut Config| it.timing.tries = None };
         let mut world = World::with(net, STATIONS, change);
@@ -146,7 +147,7 @@ impl Model {
         });
     }
 
-    /// Asks what has come of everything that processes of now have posted.
+    /// Asks for the outcome of all posts of current processes, and returns the number of pending posts.
     fn tell(&mut self) -> usize {
         let mut pending = 0;
         for (&(from, process, ..), sends) in &mut self.sends {
@@ -171,7 +172,7 @@ impl Model {
         pending
     }
 
-    /// Posts receives for all that is left, and lets everything end.
+    /// Posts receives for all remaining messages, and runs until all posts have ended.
     fn end(&mut self) {
         for round in 0.. {
             self.world.run_for(Duration::from_secs(2));
@@ -204,7 +205,7 @@ impl Model {
         for station in &self.world.stations {
             assert_eq!(station.free(), DESCRIPTORS, "every descriptor is back");
         }
-        // Which receive of which process has met each message.
+        // For each message: the process and the receive that it has met.
         let mut met: BTreeMap<Stream, Vec<(u32, u32, usize)>> = BTreeMap::new();
         for (&(at, process), receives) in &self.receives {
             for (place, receive) in receives.iter().enumerate() {
@@ -228,7 +229,7 @@ impl Model {
         }
         for (stream, sends) in &self.sends {
             let mut met = met.remove(stream).unwrap_or_default();
-            // In the order of the posts of receives, messages stand in the order of the posts of sends.
+            // Sorted by the posts of receives, messages must be in the order of the posts of sends.
             met.sort_by_key(|&(_, process, place)| (process, place));
             assert!(met.windows(2).all(|two| two[0].0 < two[1].0), "{stream:?}: {met:?}");
             for (count, send) in sends.iter().enumerate() {
@@ -237,7 +238,7 @@ impl Model {
                     Some(Status::Done) if !restarts => {
                         assert!(place.is_some(), "{stream:?} {count}")
                     }
-                    // A process that was killed could not tell what it had.
+                    // A killed process could not report the messages that it had received.
                     Some(Status::Done) => {}
                     Some(Status::PeerRestarted | Status::PeerDead) | None if restarts => {}
                     status => panic!("{stream:?} {count}: {status:?}"),

@@ -1,4 +1,4 @@
-//! Peers that die, begin anew or never were; frames that nobody sent.
+//! Tests of peers that die, restart or never existed, and of forged frames.
 
 use crate::sim::world::{KEY, World};
 use core::time::Duration;
@@ -97,7 +97,7 @@ fn a_silent_sender_that_begins_anew_is_found_out() {
     let (receive, _) = world.receive(1, Some(0), None, LONG);
     world.send(0, 1, 0, &[7; LONG]);
     world.run_for(Duration::from_millis(1));
-    // It says nothing from now on.
+    // The sender is silent from now on.
     world.restart(0);
     world.run();
     assert_eq!(world.test(1, receive).unwrap().status, Status::PeerRestarted);
@@ -107,7 +107,7 @@ fn a_silent_sender_that_begins_anew_is_found_out() {
 fn a_peer_that_is_given_up_ends_what_is_under_way_at_once() {
     let mut world = two();
     let (receive, _) = world.receive(1, Some(0), Some(1), LONG);
-    // The second one waits for a receive, which never is.
+    // The second message waits for a receive that is never posted.
     let sends = [world.send(0, 1, 1, &[7; LONG]), world.send(0, 1, 2, b"waits")];
     world.run_for(Duration::from_millis(1));
     world.give_up(0, 1);
@@ -150,7 +150,8 @@ fn two_that_gave_each_other_up_meet_again() {
 
 #[test]
 fn one_that_gave_up_alone_is_understood() {
-    // The receiver hears the sender no more, but not the other way round: it gives up, and the sender is told.
+    // The receiver no longer hears the sender, but the sender hears the receiver. The receiver gives up and tells the
+    // sender.
     let mut world = two();
     let (receive, _) = world.receive(1, Some(0), None, LONG);
     let send = world.send(0, 1, 0, &[7; LONG]);
@@ -200,7 +201,7 @@ fn a_station_that_knows_the_key_becomes_a_peer_where_strangers_may() {
     };
     world.inject(2, 0, &hello(KEY + 1));
     assert_eq!(world.stations[0].engine.peers(), 3);
-    // The address is one that the net has and the table has not.
+    // The network has this address, but the table does not.
     world.stations[0] = world.restart(0);
     let station = &mut world.stations[0];
     station.engine = sovia_emp::Engine::new(
@@ -215,7 +216,8 @@ fn a_station_that_knows_the_key_becomes_a_peer_where_strangers_may() {
     assert_eq!(station.engine.add_peer(&station.array, 2, 3), Some(0));
 }
 
-/// As of an endpoint that is closed, and another one that is opened at its place: its key is its own, and nothing was ever sent to it.
+/// Simulates an endpoint that is closed, and a new endpoint at its address. The new endpoint has its own key, and
+/// nothing was ever sent to it.
 #[test]
 fn a_process_in_the_place_of_another_is_heard_though_its_key_is_new() {
     let link = Link::perfect();
@@ -233,7 +235,7 @@ fn a_process_in_the_place_of_another_is_heard_though_its_key_is_new() {
         world.run();
         assert_eq!(world.test(0, receive).unwrap().length, 3);
         assert_eq!(world.test(1, send).unwrap().status, Status::Done);
-        // Its key is known from then on.
+        // From then on the key of the new process is known.
         let (back, _) = world.receive(1, None, None, 10);
         let send = world.send(0, 1, 0, text);
         world.run();
@@ -243,7 +245,7 @@ fn a_process_in_the_place_of_another_is_heard_though_its_key_is_new() {
     }
 }
 
-/// Frames that name the right stations and ask for what cannot be.
+/// Sends frames with the right names and impossible contents.
 #[test]
 fn impossible_frames_change_nothing() {
     let mut world = two();

@@ -1,4 +1,4 @@
-//! A thousand nodes.
+//! Simulations of a thousand nodes.
 
 use crate::sim::world::World;
 use core::time::Duration;
@@ -12,10 +12,10 @@ fn star(queue: u64) -> Fabric {
     Fabric::star(Cable { rate: 125_000_000, latency, queue, mark_above: None })
 }
 
-/// The bar: at most 64 bytes of a peer with which nothing is under way, its address included.
+/// Checks that an idle peer takes at most 64 bytes, including its address.
 #[test]
 fn an_idle_peer_costs_64_bytes() {
-    // An address of Ethernet, and one that has room for the Internet's.
+    // One address type fits Ethernet, the other fits the Internet.
     assert!(size_of::<Peer<[u8; 6]>>() <= 64);
     assert!(size_of::<Peer<[u8; 24]>>() <= 64);
 }
@@ -27,7 +27,7 @@ fn a_thousand_nodes_send_to_one() {
     let receives: Vec<_> = (0..600).map(|_| world.receive(0, None, Some(1), len).0).collect();
     let sends: Vec<_> =
         (1..NODES).map(|from| world.send(from, 0, 1, &vec![from as u8; len])).collect();
-    // The array has room for 640: the others are posted as these end.
+    // The array has 640 descriptors, so the test posts the other receives as these end.
     let mut done = 0;
     let mut pending = receives;
     let mut posted = 600;
@@ -57,13 +57,14 @@ fn a_thousand_nodes_send_to_one() {
         assert_eq!(world.test(from, send).unwrap().status, Status::Done);
     }
     assert!(world.stations.iter().all(|station| station.engine.busy_peers() == 0));
-    // Less than that would be collapse: one window of all of them is 16 times what the switch holds.
+    // A lower throughput would mean congestion collapse: the windows of all senders together are 16 times the switch's
+    // queue.
     assert!(bytes / 125e6 / seconds > 0.1, "{seconds}");
 }
 
 #[test]
 fn a_thousand_nodes_send_to_each_other() {
-    // Each to 40 others that the next node does not have, which all-to-all is in rounds.
+    // Each node sends to 40 nodes, and neighbours have different targets, like in the rounds of an all-to-all exchange.
     let mut world = World::switched(2, star(256 << 10), NODES);
     let peers = |from: u32| (1..=40).map(move |step| (from + step * step) % NODES);
     let mut receives = Vec::new();

@@ -1,4 +1,4 @@
-//! The engine on a simulated network: what it promises, case by case, and by chance.
+//! Tests of the engine on a simulated network: single cases, and random programs.
 
 mod chance;
 mod faults;

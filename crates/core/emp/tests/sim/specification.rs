@@ -1,4 +1,4 @@
-//! What EMP promises, in the order of the paper's sections.
+//! Tests of EMP's properties, in the order of the paper's sections.
 
 use crate::sim::world::{FRAME_MAX, World, kept};
 use core::time::Duration;
@@ -7,7 +7,7 @@ use sovia_emp::wire::{Body, OVERHEAD, WHOLE};
 use sovia_emp::{Array, Host, Misuse, Outcome, Piece, PostError, Status};
 use sovia_simnet::{Link, Net};
 
-/// Bytes of a message in a frame.
+/// Bytes of a message in a full frame.
 const SIZE: usize = FRAME_MAX - OVERHEAD;
 
 fn two() -> World {
@@ -47,7 +47,7 @@ fn a_message_comes_where_a_receive_was_posted() {
     }
 }
 
-/// Section 4.1: the first frame says more than the others, and they name message and number.
+/// Section 4.1: only the first frame has the message's properties. Every frame names message and number.
 #[test]
 fn only_the_first_frame_says_what_the_message_is_like() {
     let mut world = two();
@@ -70,7 +70,7 @@ fn only_the_first_frame_says_what_the_message_is_like() {
     assert_eq!(numbers, [(0, SIZE), (1, SIZE), (2, 10)]);
 }
 
-/// Section 4.1: three frames are acknowledged together, by the header of the last of them.
+/// Section 4.1: one acknowledgement covers three frames. It contains the header of the last of them.
 #[test]
 fn a_collection_is_acknowledged_once() {
     for collection in [1, 3, 8] {
@@ -108,11 +108,11 @@ fn an_answer_carries_the_acknowledgement() {
         world.send(1, 0, 0, b"pong");
         world.run();
     }
-    // Whoever drives these stations acknowledges at once; the last word of a round is alone.
+    // The simulation acknowledges at once. In the last exchange, the acknowledgement travels alone.
     assert!(kept(&world).any(|(_, _, frame)| matches!(frame.body, Body::Ack { .. })));
 }
 
-/// Section 3.1.1: without a receive a frame is dropped, not kept, and the message comes again.
+/// Section 3.1.1: without a receive, the NIC drops a frame, and the sender repeats the message.
 #[test]
 fn a_message_without_a_receive_waits_at_its_sender() {
     let mut world = two();
@@ -154,13 +154,13 @@ fn messages_with_one_tag_never_overtake_each_other() {
         }
         assert_eq!(world.bytes(1, at, 4), expected.to_be_bytes());
     }
-    // The first that waits is called for at once, and not all that wait behind it come in vain.
+    // The receiver requests the first waiting message at once. Most messages that wait after it are not sent in vain.
     assert!(world.net.now().nanos() < 100_000_000 && world.counters(1).dropped < 1500);
     world.run();
     assert!(sends.into_iter().all(|send| world.test(0, send) == done(1, 1, 4)));
 }
 
-/// More than the receiver can remember.
+/// Sends more messages than the receiver can remember.
 #[test]
 fn a_full_array_of_messages_is_received_one_by_one() {
     let mut world = two();
@@ -201,7 +201,7 @@ fn more_messages_than_the_array_has_room_for_are_told_so() {
     assert_eq!(host.post_receive(&array, None, None, &[]), Err(PostError::Full));
 }
 
-/// Section 4.2: one descriptor, a chain of up to four, or one that leads to a page of addresses.
+/// Section 4.2: a message has one descriptor, a chain of up to four, or one that points to a page of addresses.
 #[test]
 fn pieces_take_the_descriptors_that_the_paper_says() {
     for (pieces, descriptors) in
@@ -227,7 +227,7 @@ fn pieces_are_gathered_and_scattered() {
                 let address = world.stations[at as usize].memory.add(&bytes);
                 Piece { address, length: part.len() }
             });
-            // Empty pieces count for nothing.
+            // Empty pieces take no descriptor.
             pieces.chain([Piece { address: 0, length: 0 }; 20]).collect()
         };
         let (gathered, scattered) =
@@ -355,7 +355,7 @@ fn a_long_message_fills_the_link() {
     assert_eq!(world.counters(0).resent, 0);
 }
 
-/// A peer tells messages apart as far as 1,024 behind the first one that has not come.
+/// A receiver distinguishes messages up to 1,024 after the first missing one.
 #[test]
 fn messages_far_behind_one_that_waits_for_its_receive_wait_for_it() {
     const LATER: usize = 1100;

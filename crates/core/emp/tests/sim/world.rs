@@ -10,12 +10,12 @@ use sovia_link::Time;
 use sovia_link::wire::EndId;
 use sovia_simnet::{Change, Event, Fabric, Link, Net, NodeId};
 
-/// Bytes of a frame.
+/// Most bytes of a frame.
 pub(crate) const FRAME_MAX: usize = 1500;
-/// The key that all stations have.
+/// The key of all stations.
 pub(crate) const KEY: u64 = 0x006b_6579;
 
-/// A program's memory, from this address on.
+/// Start address of a program's memory.
 const BASE: u64 = 0x10_0000;
 
 #[derive(Debug, Default)]
@@ -34,12 +34,12 @@ impl Memory for Arena {
 }
 
 impl Arena {
-    /// Memory with these bytes.
+    /// Adds bytes to the memory, and returns their address.
     pub(crate) fn add(&self, bytes: &[u8]) -> u64 {
         let mut all = self.0.borrow_mut();
         let at = all.len() as u64;
         all.extend_from_slice(bytes);
-        // Bytes that belong to nothing lie between.
+        // The gap bytes detect writes beyond the end.
         all.extend_from_slice(&[0xee; 3]);
         BASE + at
     }
@@ -51,7 +51,7 @@ impl Arena {
     }
 }
 
-/// Frames that a station sends.
+/// Frames that a station sends, by receiver.
 #[derive(Default)]
 struct Out(Vec<(u32, Vec<u8>)>);
 
@@ -92,12 +92,12 @@ impl Station {
 pub(crate) struct World {
     pub(crate) net: Net<Vec<u8>, u32>,
     pub(crate) stations: Vec<Station>,
-    /// What a station's configuration is made of.
+    /// Changes the default configuration of each station.
     change: fn(&mut Config),
     starts: u64,
-    /// Stations that are dead: nothing they send or get counts.
+    /// Set for dead stations. They neither send nor receive.
     dead: Vec<bool>,
-    /// What has been sent, if it is kept.
+    /// All frames sent, if the test wants them.
     pub(crate) kept: Option<Vec<(u32, u32, Vec<u8>)>>,
 }
 
@@ -131,7 +131,7 @@ impl World {
 
     fn start(&mut self, count: u32, at: u32) -> Station {
         self.starts += 1;
-        // Any that were never used will do.
+        // Any name works that was never used before.
         let name = EndId(self.starts.wrapping_mul(0x9e37_79b9_7f4a_7c15) | (u64::from(at) + 1));
         let mut config = Config::new(name, KEY);
         (self.change)(&mut config);
@@ -142,7 +142,7 @@ impl World {
         station
     }
 
-    /// Another process in a station's place.
+    /// Replaces a station by a new process at its address, and returns the old station.
     pub(crate) fn restart(&mut self, at: u32) -> Station {
         let station = self.start(self.stations.len() as u32, at);
         self.dead[at as usize] = false;
@@ -187,7 +187,7 @@ impl World {
         self.drive(at, |_, _| ());
     }
 
-    /// Hands a station a frame, from wherever it is said to come.
+    /// Passes a frame to a station, with any sender address.
     pub(crate) fn inject(&mut self, from: u32, at: u32, frame: &[u8]) {
         self.drive(at, |engine, io| engine.frame(io, &from, frame));
     }
@@ -216,7 +216,7 @@ impl World {
         self.net.pass(end);
     }
 
-    /// Until nothing is to come any more.
+    /// Runs until no event is left.
     #[track_caller]
     pub(crate) fn run(&mut self) {
         for _ in 0..50_000_000u64 {
@@ -270,7 +270,7 @@ impl World {
     }
 }
 
-/// Frames of a kind among those that were kept.
+/// Returns the recorded frames, parsed.
 pub(crate) fn kept(world: &World) -> impl Iterator<Item = (u32, u32, Frame<&[u8]>)> {
     world.kept.iter().flatten().map(|(from, to, frame)| {
         (*from, *to, Frame::parse(frame, sovia_link::wire::Checksum::Crc).unwrap())

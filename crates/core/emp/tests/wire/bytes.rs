@@ -1,4 +1,4 @@
-//! Any bytes: they parse or they do not, and what parses is emitted as it was.
+//! Property test: any bytes either fail to parse, or parse and are emitted unchanged.
 
 use proptest::prelude::*;
 use sovia_emp::wire::Frame;

@@ -1,4 +1,4 @@
-//! Frames as bytes: the vectors that every implementation agrees on, and what any bytes come to.
+//! Tests of frames as bytes: the vectors of all implementations, and random bytes.
 
 mod bytes;
 mod vectors;

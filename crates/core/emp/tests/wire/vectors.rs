@@ -1,4 +1,4 @@
-//! The frames of `tests/vectors.txt`: each is parsed, and emitted byte for byte.
+//! Parses each frame of `tests/vectors.txt`, and emits it byte for byte.
 
 use sovia_emp::wire::{Ack, Body, Frame, Greeting, Head, Hello, Message, Why};
 use sovia_link::wire::{Checksum, EndId};
@@ -120,7 +120,7 @@ fn every_vector_is_parsed_and_emitted() {
         let parsed = parsed.unwrap_or_else(|why| panic!("{meaning}: {why}"));
         let again = parsed.emit(&mut room, Checksum::Crc).unwrap();
         assert_eq!(room[..again], bytes[..], "{meaning}");
-        // Ethernet's padding is behind it.
+        // Ethernet's padding follows the frame.
         let padded = [&bytes[..], &[7; 9]].concat();
         assert_eq!(Frame::parse(&padded, Checksum::Crc).as_ref(), Ok(&parsed));
         taken += 1;
