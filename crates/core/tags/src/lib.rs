@@ -1,9 +1,9 @@
-//! Tag matching: which receive takes which message.
+//! Tag matching: decides which receive takes which message.
 //!
-//! A receive says from which source it takes messages, or from any, and which tags: those that equal its own in
-//! every bit that it does not ignore. A message goes to the oldest receive that takes it. One that no receive takes is
-//! kept, and a receive that is posted later takes the oldest of those. So two messages of one source, both of which
-//! a receive takes, are received in the order in which they arrived.
+//! A receive takes messages from one source or from any source. It takes tags that equal its own tag in all bits that
+//! it does not ignore. A message goes to the oldest receive that takes it. The matcher keeps a message that no receive
+//! takes. A later receive takes the oldest message that fits. So messages of one source that fit one receive are
+//! received in the order of their arrival.
 //!
 //! ```
 //! use sovia_tags::{Label, Matcher, Pattern, Posted};
@@ -24,10 +24,10 @@ mod list;
 
 use list::List;
 
-/// What a receive takes.
+/// The messages that a receive takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
-    /// The only source from which it takes messages; any, if `None`.
+    /// The only source; `None` for any source.
     pub source: Option<u32>,
     /// The tag.
     pub tag: u64,
@@ -35,17 +35,17 @@ pub struct Pattern {
     pub ignore: u64,
 }
 
-/// What a message is matched by.
+/// The properties of a message that decide which receive takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label {
-    /// Its source.
+    /// The source of the message.
     pub source: u32,
-    /// Its tag.
+    /// The tag of the message.
     pub tag: u64,
 }
 
 impl Pattern {
-    /// Whether a receive takes a message.
+    /// Returns true if the receive takes a message.
     #[inline]
     pub fn takes(&self, label: Label) -> bool {
         (self.tag ^ label.tag) & !self.ignore == 0
@@ -53,17 +53,16 @@ impl Pattern {
     }
 }
 
-/// What has become of a receive that was posted.
+/// The result of posting a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posted<R, M> {
-    /// It waits for a message.
+    /// The receive waits for a message.
     Waits,
-    /// It takes this message, which had been kept.
+    /// The receive takes this message, which had waited.
     Matched(R, Label, M),
 }
 
-/// Receives that wait for messages, and messages that wait for receives. No receive among them takes a message
-/// among them.
+/// Receives that wait for messages, and messages that wait for receives. No waiting receive takes a waiting message.
 #[derive(Debug)]
 pub struct Matcher<R, M> {
     receives: List<(Pattern, R)>,
@@ -77,7 +76,7 @@ impl<R, M> Default for Matcher<R, M> {
 }
 
 impl<R, M> Matcher<R, M> {
-    /// Nothing waits.
+    /// Returns an empty matcher.
     pub fn new() -> Self {
         Self::default()
     }
@@ -94,22 +93,23 @@ impl<R, M> Matcher<R, M> {
         }
     }
 
-    /// Posts a receive while no [`messages`](Self::messages) are kept.
+    /// Posts a receive. The matcher must hold no [`messages`](Self::messages).
     #[inline(always)]
     pub fn wait(&mut self, pattern: Pattern, receive: R) {
         debug_assert_eq!(self.messages(), 0);
         self.receives.push((pattern, receive));
     }
 
-    /// The receive that takes a message that has arrived. If there is none the caller is to [`keep`](Self::keep) the
-    /// message before anything else is asked of the matcher.
+    /// Removes and returns the receive that takes an arrived message. If the result is `None`, the caller must
+    /// [`keep`](Self::keep) the message before any other call.
     #[inline]
     pub fn arrive(&mut self, label: Label) -> Option<R> {
         self.receives.take(|(pattern, _)| pattern.takes(label)).map(|(_, receive)| receive)
     }
 
-    /// As [`arrive`](Self::arrive), where a receive may take several messages: `part` makes the receive for this one
-    /// of it, and says whether that was the last. `None`: it is for one message, and taken as it is.
+    /// Like [`arrive`](Self::arrive), for receives that may take several messages. `part` returns the receive for this
+    /// message, and true if it was the last one. If `part` returns `None`, the receive takes only one message and is
+    /// removed.
     #[inline(always)]
     pub fn arrive_at(
         &mut self,
@@ -134,34 +134,34 @@ impl<R, M> Matcher<R, M> {
         self.messages.push((label, message));
     }
 
-    /// The message that a receive of this pattern would take, if it was posted now.
+    /// Returns the message that a receive with this pattern would take now.
     pub fn peek(&self, pattern: Pattern) -> Option<(Label, &M)> {
         let (label, message) = self.messages.find(|(label, _)| pattern.takes(*label))?;
         Some((*label, message))
     }
 
-    /// Takes that message, for a receive to come.
+    /// Removes and returns the message that a receive with this pattern would take now.
     #[inline]
     pub fn claim(&mut self, pattern: Pattern) -> Option<(Label, M)> {
         self.messages.take(|(label, _)| pattern.takes(*label))
     }
 
-    /// Takes the oldest receive back of which `which` holds.
+    /// Removes and returns the oldest receive for which `which` returns true.
     pub fn cancel(&mut self, mut which: impl FnMut(&Pattern, &R) -> bool) -> Option<R> {
         self.receives.take(|(pattern, receive)| which(pattern, receive)).map(|(_, receive)| receive)
     }
 
-    /// Takes the oldest message back of which `which` holds.
+    /// Removes and returns the oldest message for which `which` returns true.
     pub fn discard(&mut self, mut which: impl FnMut(Label, &M) -> bool) -> Option<(Label, M)> {
         self.messages.take(|(label, message)| which(*label, message))
     }
 
-    /// Receives that wait.
+    /// Returns the number of waiting receives.
     pub fn receives(&self) -> usize {
         self.receives.len()
     }
 
-    /// Messages that wait.
+    /// Returns the number of waiting messages.
     pub fn messages(&self) -> usize {
         self.messages.len()
     }

@@ -1,4 +1,4 @@
-//! A queue from whose middle elements are taken. It allocates only when it grows beyond its longest so far.
+//! A queue that can remove elements from its middle. It allocates only when it becomes longer than ever before.
 
 const NONE: u32 = u32::MAX;
 
@@ -9,7 +9,7 @@ struct Node<T> {
     next: u32,
 }
 
-/// Where an element is, until the list is changed.
+/// Position of an element, valid until the list changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place(u32);
 
@@ -19,7 +19,7 @@ pub(crate) struct List<T> {
     nodes: Vec<Node<T>>,
     first: u32,
     last: u32,
-    /// The first of the nodes without an element, which hang together by `next`.
+    /// First node of the list of free nodes, which are linked by `next`.
     free: u32,
     len: usize,
 }
@@ -55,14 +55,14 @@ impl<T> List<T> {
         self.len += 1;
     }
 
-    /// Makes a free node.
+    /// Adds a free node.
     #[cold]
     fn grow(&mut self) {
         self.free = u32::try_from(self.nodes.len()).expect("fewer than 2^32 elements");
         self.nodes.push(Node { value: None, previous: NONE, next: NONE });
     }
 
-    /// The first element of which `which` holds.
+    /// Returns the first element for which `which` returns true.
     pub(crate) fn find(&self, mut which: impl FnMut(&T) -> bool) -> Option<&T> {
         let mut at = self.first;
         while let Some(node) = self.nodes.get(at as usize) {
@@ -74,7 +74,7 @@ impl<T> List<T> {
         None
     }
 
-    /// Likewise, to change it; and its place.
+    /// Returns the first element for which `which` returns true, and its position. The caller may change the element.
     #[inline]
     pub(crate) fn find_mut(
         &mut self,
@@ -91,7 +91,7 @@ impl<T> List<T> {
         None
     }
 
-    /// Takes the element at a place that has just been found.
+    /// Removes the element at a position that has just been found.
     #[inline]
     pub(crate) fn take_at(&mut self, Place(at): Place) -> Option<T> {
         let node = self.nodes.get_mut(at as usize)?;
@@ -104,14 +104,14 @@ impl<T> List<T> {
         Some(value)
     }
 
-    /// Takes the first element of which `which` holds.
+    /// Removes and returns the first element for which `which` returns true.
     #[inline]
     pub(crate) fn take(&mut self, which: impl FnMut(&T) -> bool) -> Option<T> {
         let (place, _) = self.find_mut(which)?;
         self.take_at(place)
     }
 
-    /// Makes two nodes, either of which may be none, each other's neighbours.
+    /// Makes two nodes neighbours. Either may be `NONE`.
     #[inline]
     fn join(&mut self, previous: u32, next: u32) {
         match self.nodes.get_mut(previous as usize) {

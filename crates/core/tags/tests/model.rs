@@ -1,4 +1,4 @@
-//! Any sequence of receives, messages, probes and cancels, beside a model that looks through plain vectors.
+//! Runs random sequences of receives, messages, probes and cancels, and compares them with a model on plain vectors.
 
 use proptest::prelude::*;
 use sovia_tags::{Label, Matcher, Pattern, Posted};
@@ -9,12 +9,12 @@ enum Step {
     Arrive(Label),
     Peek(Pattern),
     Claim(Pattern),
-    /// The receive or message of that number, counted from the newest.
+    /// Cancels the receive or message with this number, counted from the newest.
     Cancel(usize),
     Discard(usize),
 }
 
-/// Few sources and tags, so that much matches; masks of whole, part and nothing.
+/// Uses few sources and tags, so that many messages match. The masks cover all, some or no bits.
 fn pattern() -> impl Strategy<Value = Pattern> {
     let ignore =
         prop_oneof![3 => Just(0), 1 => Just(u64::MAX), 1 => Just(1), 1 => Just(1 << 63 | 2)];
@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The rules of the specification, word by word.
+/// Implements the matching rules literally.
 fn takes(pattern: Pattern, label: Label) -> bool {
     let same_source = pattern.source.is_none() || pattern.source == Some(label.source);
     let same_tag = (0..64).all(|bit| {
@@ -81,7 +81,7 @@ proptest! {
                 }
                 Step::Arrive(label) => {
                     let is_it = |(pattern, _): &(Pattern, usize)| takes(*pattern, label);
-                    // Some receives are for several messages.
+                    // Some receives take several messages.
                     let (is_last, stays) = (number % 2 == 0, |receive: usize| receive.is_multiple_of(5));
                     let found = receives.iter().find(|it| is_it(it)).map(|(_, receive)| *receive);
                     let expected = match found {
