@@ -1,9 +1,9 @@
-//! Where a frame is to go, or has come from.
+//! Addresses of frames' senders and receivers.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// The address of a port, in the form that ports of its kind have.
+/// The address of a port. The port's kind determines the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An Ethernet address.
@@ -13,8 +13,8 @@ pub enum Address {
 }
 
 impl Address {
-    /// The address as VIA has it: the six bytes of an Ethernet address; those of an Internet address, four or sixteen, and of a
-    /// UDP port.
+    /// Returns the address in VIA's form. An Ethernet address has six bytes. An Internet address has four or sixteen
+    /// bytes, followed by the two bytes of the UDP port.
     pub fn host(&self) -> Vec<u8> {
         match self {
             Address::Mac(mac) => mac.to_vec(),
@@ -27,8 +27,8 @@ impl Address {
         }
     }
 
-    /// The address that those bytes are to a port with this one: a port reaches addresses of its own kind. `None` if they are
-    /// none.
+    /// Converts VIA's form into an address of the same kind as this one. A port reaches only addresses of its own kind.
+    /// Returns `None` if the bytes are no such address.
     pub fn of_host(&self, host: &[u8]) -> Option<Address> {
         Some(match self {
             Address::Mac(_) => Address::Mac(host.try_into().ok()?),
@@ -45,7 +45,7 @@ impl Address {
         })
     }
 
-    /// The address as three numbers, for memory that two processes share.
+    /// Returns the address as three numbers, for memory that two processes share.
     pub(crate) fn words(&self) -> [u64; 3] {
         let (kind, port, scope, bytes) = match self {
             Address::Mac([a, b, c, d, e, f]) => {
@@ -61,7 +61,7 @@ impl Address {
         [kind | u64::from(port) << 16 | u64::from(scope) << 32, bytes as u64, (bytes >> 64) as u64]
     }
 
-    /// The address that those numbers are; `None` if they are none.
+    /// Converts three numbers into an address; `None` if they are no address.
     pub(crate) fn of_words([head, low, high]: [u64; 3]) -> Option<Address> {
         let bytes = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
         let [a, b, c, d, e, f, ..] = bytes;

@@ -1,4 +1,4 @@
-//! A network device, by its number.
+//! A network device, identified by its index.
 
 use crate::Error;
 use crate::OpenError;
@@ -6,7 +6,7 @@ use crate::port::Step;
 use sovia_sys::call::RawFd;
 use sovia_sys::interface::{Interfaces, State};
 
-/// A device, and how it was when it was last looked at.
+/// A device, and its state at the last look.
 #[derive(Debug)]
 pub(crate) struct Device {
     interfaces: Interfaces,
@@ -16,7 +16,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// The device of that name in the network namespace of the calling thread.
+    /// Finds a device by name in the calling thread's network namespace.
     pub(crate) fn open(name: &str) -> Result<Device, OpenError> {
         let interfaces = Interfaces::watch().step("cannot open a netlink socket")?;
         let index = interfaces.find(name).step("cannot find the network device")?;
@@ -24,22 +24,22 @@ impl Device {
         Ok(Device { interfaces, name: name.to_owned(), index, state })
     }
 
-    /// The descriptor that is readable when something has changed.
+    /// Returns the descriptor that is readable after a change of any device.
     pub(crate) fn news(&self) -> RawFd {
         self.interfaces.raw()
     }
 
-    /// Receive queues that the device has now.
+    /// Returns the device's current number of receive queues.
     pub(crate) fn receive_queues(&self) -> sovia_sys::Result<u32> {
         self.interfaces.receive_queues(self.index)
     }
 
-    /// Looks at the device if there is news of any.
+    /// Looks at the device if any device has changed.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if self.interfaces.take_events() { self.look() } else { self.health() }
     }
 
-    /// Looks at the device.
+    /// Reads the device's state.
     pub(crate) fn look(&mut self) -> Result<(), Error> {
         self.state = self.interfaces.state(self.index)?;
         self.health()

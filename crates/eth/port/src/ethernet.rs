@@ -1,9 +1,9 @@
 //! Ethernet headers.
 
-/// The EtherType of frames where nothing else is asked for: the first of those that IEEE 802 leaves to experiments.
+/// The default EtherType: the first one that IEEE 802 reserves for experiments.
 pub const ETHER_TYPE: u16 = 0x88b5;
 
-/// Bytes of a header.
+/// Length of a header in bytes.
 pub const HEADER: usize = 14;
 
 /// Writes a header.
@@ -13,18 +13,18 @@ pub(crate) fn emit(header: &mut [u8; HEADER], to: [u8; 6], from: [u8; 6], ether_
     header[12..].copy_from_slice(&ether_type.to_be_bytes());
 }
 
-/// What a frame comes to for one address.
+/// A parsed frame, from the view of one address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
-    /// A frame for it, or for all: its sender and its payload.
+    /// A frame for this address or for all: its sender and its payload.
     Ours([u8; 6], &'a [u8]),
     /// A frame for another address.
     Foreign,
-    /// No frame of that EtherType.
+    /// A frame with another EtherType, or too short.
     Malformed,
 }
 
-/// Parses a frame as the port with the address `own` sees it.
+/// Parses a frame that has arrived at the port with the address `own`.
 pub(crate) fn parse(frame: &[u8], own: [u8; 6], ether_type: u16) -> Parsed<'_> {
     let Some((header, payload)) = frame.split_first_chunk::<HEADER>() else {
         return Parsed::Malformed;

@@ -1,34 +1,34 @@
-//! A port that does to outgoing frames what a bad network does: it loses, doubles, reorders, delays and damages them.
+//! A port that simulates a bad network: it loses, duplicates, reorders, delays and corrupts outgoing frames.
 //!
-//! What happens to each frame follows from a seed and from the order of the calls alone, so that a failure can be
-//! repeated. Time is no part of it: a delay is a number of flushes.
+//! The fate of each frame depends only on a seed and on the order of the calls, so a failure can be repeated. A delay
+//! is a number of flushes, not a time.
 
 use crate::{Address, Counters, Descriptors, Error, Listens, Port, Refused};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::collections::VecDeque;
 
-/// What happens to frames, each in so many of a million.
+/// Frequencies of faults, in frames per million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
-    /// Lost.
+    /// Frames lost.
     pub lost: u32,
-    /// Sent twice.
+    /// Frames sent twice.
     pub duplicated: u32,
-    /// Sent after the next one.
+    /// Frames sent after the next frame.
     pub reordered: u32,
-    /// Held back for some flushes.
+    /// Frames delayed by some flushes.
     pub delayed: u32,
-    /// With one bit changed.
+    /// Frames with one changed bit.
     pub corrupted: u32,
-    /// Flushes that a delayed frame is held back for at most.
+    /// Longest delay, in flushes.
     pub flushes: u32,
-    /// What all of that follows from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Faults {
-    /// Each fault to so many frames of a million, and delays of up to four flushes.
+    /// Returns faults of all kinds with the same frequency, and delays of up to four flushes.
     pub const fn each(of_a_million: u32) -> Faults {
         Faults {
             lost: of_a_million,
@@ -42,22 +42,22 @@ impl Faults {
     }
 }
 
-/// Frames to which something has happened.
+/// Numbers of frames with faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Happened {
-    /// Lost, also for want of room in the port within.
+    /// Frames dropped, including those for which the inner port had no room.
     pub lost: u64,
-    /// Sent twice.
+    /// Frames sent twice.
     pub duplicated: u64,
-    /// Held back until after the next one.
+    /// Frames sent after the next frame.
     pub reordered: u64,
-    /// Held back for some flushes.
+    /// Frames delayed by some flushes.
     pub delayed: u64,
-    /// With one bit changed.
+    /// Frames with one changed bit.
     pub corrupted: u64,
 }
 
-/// Until when a frame is held back.
+/// Condition that releases a held frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     NextFrame,
@@ -71,10 +71,10 @@ struct Held {
     until: Until,
 }
 
-/// Frames that are held back at most.
+/// Most held frames.
 const HELD: usize = 256;
 
-/// A port whose outgoing frames pass through [`Faults`].
+/// A port that applies [`Faults`] to its outgoing frames.
 #[derive(Debug)]
 pub struct Impaired<P> {
     within: P,
@@ -86,31 +86,31 @@ pub struct Impaired<P> {
 }
 
 impl<P: Port> Impaired<P> {
-    /// The port `within`, on a bad network.
+    /// Wraps the port `within`.
     pub fn new(within: P, faults: Faults) -> Impaired<P> {
         let dice = ChaCha8Rng::seed_from_u64(faults.seed);
         let (frame, held) = (Vec::new(), VecDeque::new());
         Impaired { within, faults, dice, frame, held, happened: Happened::default() }
     }
 
-    /// What has happened to frames.
+    /// Returns the numbers of frames with faults.
     pub fn happened(&self) -> Happened {
         self.happened
     }
 
-    /// The port without faults.
+    /// Returns the inner port, without faults.
     pub fn within(&mut self) -> &mut P {
         &mut self.within
     }
 
-    /// Whether something that happens to so many of a million frames happens to this one.
+    /// Draws a random number: returns true with a probability of `of_a_million` in a million.
     fn happens(&mut self, of_a_million: u32) -> bool {
         of_a_million > 0 && self.dice.next_u32() % 1_000_000 < of_a_million
     }
 
-    /// Commits a frame to the port within, or counts it as lost.
+    /// Commits a frame to the inner port, or counts the frame as lost.
     fn put(&mut self, frame: &[u8], to: &Address) {
-        // The MTU may have become smaller while the frame was held back.
+        // The MTU may have shrunk while the frame was held.
         let room = self.within.slot().and_then(|slot| slot.get_mut(..frame.len()));
         let put = room.map(|room| room.copy_from_slice(frame));
         if put.is_none() || self.within.commit(frame.len(), to).is_err() {
@@ -118,7 +118,7 @@ impl<P: Port> Impaired<P> {
         }
     }
 
-    /// Holds a frame back. False if too many are.
+    /// Holds the current frame. Returns false if too many frames are held.
     fn hold(&mut self, to: &Address, until: Until) -> bool {
         let has_room = self.held.len() < HELD;
         if has_room {
@@ -128,7 +128,7 @@ impl<P: Port> Impaired<P> {
         has_room
     }
 
-    /// Sends the frames that wait no longer.
+    /// Sends the held frames that are due.
     fn release(&mut self, is_due: impl Fn(Until) -> bool) {
         for _ in 0..self.held.len() {
             let Some(held) = self.held.pop_front() else { return };
@@ -153,7 +153,7 @@ impl<P: Port> Port for Impaired<P> {
     }
 
     fn commit(&mut self, len: usize, to: &Address) -> Result<(), Refused> {
-        // What the port within would refuse, it refuses: that is no fault of the network.
+        // Refuses frames that the inner port would refuse. Such a refusal is no fault of the network.
         if len > self.frame.len() || len > self.within.frame_max() {
             return Err(self.within.commit(usize::MAX, to).err().unwrap_or(Refused::Length));
         }

@@ -1,20 +1,21 @@
-//! Ports: how frames travel between NICs in software on an ordinary Ethernet.
+//! Ports, which carry frames between NICs in software on an ordinary Ethernet.
 //!
-//! A [`Port`] takes frames of bytes to an [`Address`] and brings those that come, without ever blocking. It does not look
-//! into them. Frames may be lost, doubled, reordered and corrupt on their way: what is made of that is the business of
-//! the link above.
+//! A [`Port`] sends frames of bytes to an [`Address`] and receives frames, and never blocks. A port does not interpret
+//! the frames. Frames may be lost, duplicated, reordered and corrupted on their way. The layer above (`link`) handles
+//! these faults.
 //!
-//! | port | needs | one system call carries |
+//! | port | needs | frames per system call |
 //! |---|---|---|
 //! | [`udp`] | nothing | up to 64 frames of one length to one destination, as one datagram that the kernel or the device cuts |
-//! | [`packet`] | `CAP_NET_RAW` | up to 64 frames out; in, none: they are read in memory that the kernel writes |
-//! | [`xdp`] | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` | 32 frames out, or none; in, none: they are read where the device or the kernel has put them |
-//! | [`agent`] | an agent, which has one of those | any number of frames, or none where the other end does not sleep |
-//! | [`impair`] | any other port | what that one does: it loses, doubles, reorders, delays and damages frames, by a seed |
+//! | [`packet`] | `CAP_NET_RAW` | out: up to 64 frames; in: no system call, because the kernel writes frames into shared memory |
+//! | [`xdp`] | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` | out: 32 frames, or no system call; in: no system call, because frames are read where the device or the kernel put them |
+//! | [`agent`] | an agent with one of these ports | any number of frames, or no system call while the other end does not sleep |
+//! | [`impair`] | any other port | like the inner port. This port loses, duplicates, reorders, delays and corrupts frames, by a seed |
 //!
-//! A [`Place`] is where a port is to be, as users write it.
+//! A [`Place`] names a port in the form that users write.
 //!
-//! All system calls go straight to the kernel (`sovia-sys`): a port may be in a program whose libc calls Sovia interposes.
+//! Ports make all system calls directly (`sovia-sys`), because a port may run in a program whose libc calls Sovia
+//! interposes.
 
 mod address;
 pub mod agent;

@@ -1,4 +1,4 @@
-//! Where a port is to be.
+//! Names of ports.
 
 use crate::agent::{Agent, said};
 use crate::packet::{self, Packet};
@@ -9,42 +9,43 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;
 
-/// What a port is on.
+/// The kind and the name of a port.
 ///
-/// As text, for VIPL's device names and on command lines: `udp:192.168.1.7:7000`, `udp:[fe80::1]:7000`, `eth:eth0`,
-/// `xdp:eth0`, `agent:lan0`.
+/// The text form, for VIPL's device names and for command lines: `udp:192.168.1.7:7000`, `udp:[fe80::1]:7000`,
+/// `eth:eth0`, `xdp:eth0`, `agent:lan0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A UDP socket with that address of this host's; port 0 is any that is free. For every user.
+    /// A UDP socket with this address of this host. Port 0 selects a free port. Needs no privilege.
     Udp(SocketAddr),
-    /// That Ethernet device, by packet sockets. It needs `CAP_NET_RAW`.
+    /// This Ethernet device, through packet sockets. Needs `CAP_NET_RAW`.
     Device(String),
-    /// That Ethernet device, by `AF_XDP`. It needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
+    /// This Ethernet device, through `AF_XDP`. Needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
     Xdp(String),
-    /// The agent of that name, which has one of the others and serves this user.
+    /// The agent with this name, which must serve this user.
     Agent(String),
 }
 
-/// A port that has been opened.
+/// An open port.
 pub struct Opened {
     /// The port.
     pub port: Box<dyn Port + Send>,
-    /// Its address.
+    /// The address of the port.
     pub own: Address,
-    /// Whether its link finds corrupt frames by itself. UDP has a checksum of its own, as TCP has, which the kernel or the card
-    /// looks at. An Ethernet frame's is made anew by each switch, which may damage the frame before it does that.
+    /// Set if the link detects corrupt frames. UDP has an end-to-end checksum, which the kernel or the network card
+    /// checks, as for TCP. In contrast, each switch computes a new checksum for an Ethernet frame, and may have
+    /// corrupted the frame before.
     pub link_checks: bool,
-    /// Bytes of a frame that its network takes. The port takes longer ones where it was asked to.
+    /// Length of a frame that the network certainly carries. The port itself may accept longer frames.
     pub sure: usize,
 }
 
-/// What a port is for.
+/// The purpose of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// A NIC, which finds out what each path takes, and says when it sleeps: frames may be as long as UDP has them at most, and busy
-    /// peers get sockets of their own.
+    /// A NIC. It measures which frame length each path carries, and announces its sleep. Therefore frames may have
+    /// UDP's maximum length, and busy peers get their own sockets.
     Nic,
-    /// The frames of others, which are as long as the network takes them.
+    /// A switch for frames of programs. The frames are as long as the network carries.
     Switch,
 }
 
@@ -55,10 +56,10 @@ impl fmt::Debug for Opened {
 }
 
 impl Place {
-    /// Opens a port there.
+    /// Opens the port.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// Returns an [`OpenError`].
     pub fn open(&self, purpose: Use) -> Result<Opened, OpenError> {
         let opened = |port: Box<dyn Port + Send>, own, link_checks| {
             let sure = port.frame_max();
@@ -93,7 +94,7 @@ impl Place {
     }
 }
 
-/// The text names no place.
+/// The text is no valid place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is not a place for a NIC: expected udp:ADDRESS:PORT with an address of this host, eth:DEVICE, xdp:DEVICE, or agent:NAME"
@@ -108,7 +109,7 @@ impl FromStr for Place {
         match text.split_once(':').ok_or_else(bad)? {
             ("udp", address) => {
                 let address: SocketAddr = address.parse().map_err(|_| bad())?;
-                // Peers are to be told where the NIC is.
+                // Peers must learn a concrete address of the NIC.
                 if address.ip().is_unspecified() || address.ip().is_multicast() {
                     return Err(bad());
                 }

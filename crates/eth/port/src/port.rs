@@ -1,54 +1,54 @@
-//! What every port does.
+//! The trait of all ports.
 
 use crate::Address;
 use sovia_sys::Errno;
 use sovia_sys::call::RawFd;
 
-/// A way for frames. No call blocks.
+/// Sends and receives frames. No call blocks.
 ///
-/// A frame is sent in three steps: [`slot`](Port::slot) lends room in the port's own buffer, in which the caller
-/// writes the frame; [`commit`](Port::commit) says its length and destination; [`flush`](Port::flush) hands all committed
-/// frames to the kernel, in as few system calls as there can be. What has been committed is handed over in that order,
-/// or counted in [`Counters`].
+/// Sending takes three steps. [`slot`](Port::slot) lends memory in the port's buffer, where the caller writes the
+/// frame. [`commit`](Port::commit) sets length and destination. [`flush`](Port::flush) hands all committed frames to
+/// the kernel, in as few system calls as possible. The port hands over committed frames in order, or counts them in
+/// [`Counters`].
 ///
-/// The owner of a port that waits for news polls [`descriptors`](Port::descriptors). One that spins calls
-/// [`check`](Port::check) now and then.
+/// An owner that sleeps polls the [`descriptors`](Port::descriptors). An owner that spins calls [`check`](Port::check)
+/// from time to time.
 pub trait Port {
-    /// Bytes that a frame may have now. It changes with the MTU, in [`check`](Port::check) and in [`flush`](Port::flush)
-    /// only.
+    /// Returns the current maximum length of a frame. The length depends on the MTU, and changes only in
+    /// [`check`](Port::check) and [`flush`](Port::flush).
     fn frame_max(&self) -> usize;
 
-    /// Room for the next frame, [`frame_max`](Port::frame_max) bytes with any content. `None` while the port is full: then
-    /// [`flush`](Port::flush) makes room, at once or when the descriptor is writable. Room that is not committed is lent
-    /// again.
+    /// Lends memory for the next frame: [`frame_max`](Port::frame_max) bytes with any contents. Returns `None` while
+    /// the port is full. Then [`flush`](Port::flush) makes room, at once or when the descriptor is writable. A slot
+    /// that is not committed is lent again.
     fn slot(&mut self) -> Option<&mut [u8]>;
 
-    /// Takes the first `len` bytes of the slot as a frame for `to`.
+    /// Adds the first `len` bytes of the slot as a frame for `to`.
     ///
     /// # Errors
-    /// [`Refused`], and the frame is counted and forgotten.
+    /// Returns [`Refused`]. The port then counts the frame and drops it.
     fn commit(&mut self, len: usize, to: &Address) -> Result<(), Refused>;
 
-    /// Hands committed frames to the kernel, and gives how many it had no room for. These stay in the port, and the
-    /// descriptor is writable when there is room for them.
+    /// Hands committed frames to the kernel, and returns the number of frames for which the kernel had no room. These
+    /// frames stay in the port. The descriptor is writable when the kernel has room.
     ///
     /// # Errors
-    /// [`Error`]; no frame that the port still holds is forgotten.
+    /// Returns an [`Error`]. The port keeps the frames that it still holds.
     fn flush(&mut self) -> Result<usize, Error>;
 
-    /// Hands frames that have come to `take`, with their senders' addresses, and gives how many: none if none are there,
-    /// and not more than a bounded number in one call. The bytes are lent for the duration of the call. A port with several
-    /// queues may look at the liveliest alone in most calls; the descriptor is readable while any of them has frames.
+    /// Passes arrived frames to `take`, with their senders' addresses, and returns their number. One call passes a
+    /// limited number of frames. The bytes are lent for the duration of the call. A port with several queues may look
+    /// only at the busiest queue in most calls. The descriptor is readable while any queue has frames.
     ///
     /// # Errors
-    /// [`Error`].
+    /// Returns an [`Error`].
     fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error>;
 
-    /// As [`receive`](Port::receive), for an owner that takes together what the network has joined: frames one behind the other, each
-    /// of the length that is told, but for the last one, which may be shorter.
+    /// Like [`receive`](Port::receive), for an owner that handles joined frames together. `take` gets consecutive
+    /// frames and their length. The last frame may be shorter.
     ///
     /// # Errors
-    /// [`Error`].
+    /// Returns an [`Error`].
     fn receive_joined(
         &mut self,
         take: &mut dyn FnMut(&Address, &[u8], usize),
@@ -56,39 +56,39 @@ pub trait Port {
         self.receive(&mut |from, frame| take(from, frame, frame.len()))
     }
 
-    /// The owner has slept on the descriptors, and knows of no frame where it is: the next [`receive`](Port::receive) looks
-    /// everywhere.
+    /// Notes that the owner has slept on the descriptors, and does not know which queue has frames. The next
+    /// [`receive`](Port::receive) looks at all queues.
     fn slept(&mut self) {}
 
-    /// Asks after the device: whether it is there, and its MTU. To be called when [`Descriptors::news`] is readable.
+    /// Checks that the device exists, and reads its MTU. Call it when [`Descriptors::news`] is readable.
     ///
     /// # Errors
-    /// [`Error`].
+    /// Returns an [`Error`].
     fn check(&mut self) -> Result<(), Error>;
 
-    /// What to poll.
+    /// Returns the descriptors to poll.
     fn descriptors(&self) -> Descriptors;
 
-    /// What has become of frames since the port was opened.
+    /// Returns the counters since the port was opened.
     fn counters(&mut self) -> Counters;
 
-    /// The mode that is really in use, for people.
+    /// Returns a description of the mode in use, for users.
     fn describe(&self) -> String;
 
-    /// A thread is about to sleep on [`descriptors`](Port::descriptors): from now on frames that come make them readable. False
-    /// if it must look once more instead.
+    /// Prepares for sleep on the [`descriptors`](Port::descriptors): from now on, arriving frames make them readable.
+    /// Returns false if the caller must first look for frames once more.
     fn about_to_sleep(&mut self) -> bool {
         true
     }
 
-    /// Whether connections may be asked for at that discriminator of this port's address. Of ports that share an address the first
-    /// that listens at one has it.
+    /// Starts or stops listening for connections at a discriminator of this port's address. If several ports share an
+    /// address, the first one to listen at a discriminator owns it.
     fn listen(&mut self, discriminator: &[u8], listens: Listens) {
         let _ = (discriminator, listens);
     }
 
-    /// The first 16 bits that names of ends have which send by this port, where it shares its address with other ports: frames
-    /// to its own address go by the port as well.
+    /// Returns the first 16 bits of the names of all ends on this port, if the port shares its address with other
+    /// ports. Frames to the port's own address then go through the port as well.
     fn prefix(&self) -> Option<u16> {
         None
     }
@@ -155,60 +155,60 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
 }
 
-/// Whether a port listens at a discriminator.
+/// State of a port's listening at a discriminator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listens {
-    /// It does.
+    /// The port listens.
     Now,
-    /// It does not, and may do so again soon.
+    /// The port does not listen, but may listen again soon.
     Again,
-    /// It does not any more.
+    /// The port does not listen any more.
     Never,
 }
 
-/// The descriptors of a port, valid as long as it lives.
+/// The descriptors of a port, valid while the port exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Readable when frames have come.
+    /// Readable when frames have arrived.
     pub frames: RawFd,
-    /// Writable when there is room for more frames; of most ports the same descriptor.
+    /// Writable when more frames fit. Most ports use the descriptor of `frames`.
     pub room: RawFd,
-    /// Readable when the device may have changed, of a port that has one.
+    /// Readable when the device may have changed; `None` for a port without a device.
     pub news: Option<RawFd>,
 }
 
-/// Numbers of frames.
+/// Counters of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Taken by the kernel.
+    /// Frames that the kernel has taken.
     pub sent: u64,
-    /// Handed to the owner.
+    /// Frames passed to the owner.
     pub received: u64,
-    /// Committed, but not taken by the kernel, for a reason other than a full queue.
+    /// Committed frames that the kernel has refused for a reason other than a full queue.
     pub unsendable: u64,
     /// The last such reason.
     pub why_unsendable: Option<Errno>,
-    /// Refused by [`Port::commit`], since they were too long.
+    /// Frames that [`Port::commit`] refused because they were too long.
     pub refused_length: u64,
-    /// Refused by [`Port::commit`], since the address is not of the port's kind.
+    /// Frames that [`Port::commit`] refused because the address was of another kind.
     pub refused_address: u64,
-    /// Refused by [`Port::commit`], since there was no slot.
+    /// Frames that [`Port::commit`] refused because no slot was lent.
     pub refused_full: u64,
-    /// Lost by the kernel on their way in, since the port's queue was full. Frames that it has joined count once.
+    /// Incoming frames that the kernel dropped because the port's queue was full. Joined frames count once.
     pub missed: u64,
-    /// Come, but for another address.
+    /// Received frames for another address.
     pub foreign: u64,
-    /// Come, but cut, too short to be frames, or outside the memory in which frames come.
+    /// Received frames that were truncated, too short, or outside the memory for frames.
     pub malformed: u64,
 }
 
-/// Why a port does not take a frame.
+/// Reason why a port refuses a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is longer than [`Port::frame_max`].
+    /// The frame is longer than [`Port::frame_max`].
     #[error("the frame is longer than the MTU allows")]
     Length,
-    /// The address is not of the kind that the port has.
+    /// The address is of another kind than the port's address.
     #[error("the address is not of the kind that this port uses")]
     Address,
     /// No slot was lent.
@@ -216,16 +216,16 @@ pub enum Refused {
     Full,
 }
 
-/// Why a port does not work.
+/// Reason why a port does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The device does not exist any more; the port is of no use.
+    /// The device no longer exists, so the port is useless.
     #[error("the network device is gone")]
     Gone,
-    /// The device is down; the port works again when it is up.
+    /// The device is down. The port works again when the device is up.
     #[error("the network device is down")]
     Down,
-    /// The kernel refuses for another reason.
+    /// The kernel refused a call for another reason.
     #[error("the kernel refused a call of the port: {}", sovia_sys::described(*.0))]
     Kernel(Errno),
 }
@@ -240,19 +240,19 @@ impl From<Errno> for Error {
     }
 }
 
-/// Why a port cannot be opened.
+/// Reason why a port cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot open the port: {what}: {}", sovia_sys::described(*.why))]
 pub struct OpenError {
     /// The step that failed.
     pub what: &'static str,
-    /// What the kernel says.
+    /// The kernel's error.
     pub why: Errno,
 }
 
-/// What the kernel says of a step of opening.
+/// Adds the name of a step to the kernel's errors.
 pub(crate) trait Step<T> {
-    /// Names the step that has failed, if it has.
+    /// Returns an [`OpenError`] with the name of the step, if the step has failed.
     fn step(self, what: &'static str) -> Result<T, OpenError>;
 }
 

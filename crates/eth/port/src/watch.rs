@@ -1,61 +1,61 @@
-//! Sleeping on the port's descriptors, and waking a thread that sleeps.
+//! Sleeps on a port's descriptors, and wakes sleeping threads.
 
 use crate::Descriptors;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Fd, clock, futex, poll};
 
-/// What a watcher waits for.
+/// The events that a watcher waits for.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// The port's.
+    /// The descriptors of the port.
     pub descriptors: Descriptors,
-    /// Frames that have come.
+    /// Set to wait for incoming frames.
     pub frames: bool,
-    /// Room for frames that are to go.
+    /// Set to wait for room for outgoing frames.
     pub room: bool,
-    /// When to stop, in nanoseconds of the monotonic clock.
+    /// Time limit, in nanoseconds of the monotonic clock.
     pub until: Option<u64>,
 }
 
-/// What a watcher has found.
+/// The events that a watcher has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// The device may have changed.
+    /// Set if the device may have changed.
     pub news: bool,
 }
 
-/// Wakes a watcher. It remembers a kick that comes before the watcher sleeps.
+/// Wakes a watcher. A kick before the sleep is remembered.
 #[derive(Debug)]
 pub struct Kick(Fd);
 
 impl Kick {
     /// # Errors
-    /// The kernel's, where there are no descriptors.
+    /// Returns the kernel's error if no descriptor is left.
     pub fn new() -> sovia_sys::Result<Kick> {
         Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)).map(Kick)
     }
 
-    /// Wakes the watcher, or keeps it from sleeping.
+    /// Wakes the watcher, or prevents its next sleep.
     pub fn give(&self) {
-        // It fails only where 2^64 kicks are remembered already.
+        // The write fails only if 2^64 kicks are remembered.
         let _ = call::write(self.0.raw(), &1u64.to_ne_bytes());
     }
 
-    /// The descriptor that is readable while a kick is remembered, for a watcher that sleeps by a call of its own.
+    /// Returns the descriptor that is readable while a kick is remembered, for a watcher that sleeps in its own call.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
-    /// Forgets a kick.
+    /// Forgets all kicks.
     pub fn forget(&self) {
         let _ = call::read(self.0.raw(), &mut [0; 8]);
     }
 
-    /// Sleeps until there is what the terms say, or a kick, which is forgotten then.
+    /// Sleeps until an event of `terms` or a kick. Then forgets the kick.
     pub fn sleep(&self, terms: &Terms) -> Found {
         let entry = |fd: RawFd, events| poll::PollFd { fd, events, revents: 0 };
-        // The kernel leaves out an entry without a descriptor.
+        // The kernel ignores entries with a negative descriptor.
         let frames = if terms.frames { terms.descriptors.frames } else { -1 };
         let room = if terms.room { terms.descriptors.room } else { -1 };
         let news = terms.descriptors.news.unwrap_or(-1);
@@ -66,7 +66,7 @@ impl Kick {
             entry(room, libc::POLLOUT),
         ];
         let timeout = terms.until.map(|until| until.saturating_sub(clock::now_ns()));
-        // Whatever ends it, the caller looks for itself.
+        // The caller looks for events itself, whatever ends the sleep.
         let _ = poll::ppoll(&mut fds, timeout, None);
         if fds[1].revents != 0 {
             self.forget();
@@ -75,25 +75,27 @@ impl Kick {
     }
 }
 
-/// A word that the NIC's own thread sleeps on while other threads drive.
+/// A futex word on which the NIC's own thread sleeps while other threads drive the NIC.
 #[derive(Debug, Default)]
 pub struct Bell(AtomicU32);
 
 impl Bell {
-    /// What it is now, to be slept on.
+    /// Returns the current value, for a later [`Bell::sleep`].
     pub fn heard(&self) -> u32 {
-        // SYNC: read under the lock under which the ringing thread has changed what the sleeper looks at.
+        // SYNC: pairs with the Release in `ring`. The reader holds the lock under which the ringing thread changed the
+        // state.
         self.0.load(Ordering::Acquire)
     }
 
     /// Wakes the sleeper.
     pub fn ring(&self) {
-        // SYNC: the sleeper takes the lock afterwards; the word only keeps it from sleeping on.
+        // SYNC: pairs with the Acquire load in `heard`. The sleeper takes the lock before it reads any state, and the
+        // word only ends its sleep.
         self.0.fetch_add(1, Ordering::Release);
         futex::wake(&self.0, 1);
     }
 
-    /// Sleeps until it rings, unless it has since `heard`.
+    /// Sleeps until a ring, unless the word has changed since `heard`.
     pub fn sleep(&self, heard: u32, timeout_ns: Option<u64>) {
         let _ = futex::wait(&self.0, heard, timeout_ns);
     }

@@ -1,4 +1,4 @@
-//! Ports, from the addresses up.
+//! Checks the layers of this crate's modules, from the addresses up.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[

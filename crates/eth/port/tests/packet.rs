@@ -1,4 +1,4 @@
-//! Packet sockets on a veth pair.
+//! Tests of packet sockets on a veth pair.
 
 use crate::common::{are_accounted_for, await_frames, ip, only_ours_come, put, with_veth};
 use sovia_port::packet::{Config, Packet};
@@ -9,7 +9,7 @@ fn open(device: &str) -> Packet {
     Packet::open(&Config::new(device)).unwrap()
 }
 
-/// Ports on both devices, and the address of the second one.
+/// Returns ports on both devices, and the address of the second port.
 fn pair() -> (Packet, Packet, Address) {
     let (one, other) = (open("one"), open("other"));
     let to = Address::Mac(other.own());

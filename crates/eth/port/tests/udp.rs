@@ -1,4 +1,4 @@
-//! UDP on loopback, for every user.
+//! Tests of UDP on loopback. They need no privilege.
 
 use sovia_port::impair::{Faults, Impaired};
 use sovia_port::udp::Udp;
@@ -6,7 +6,7 @@ use sovia_port::{Address, Error, Port, Refused};
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
-/// Two ports on loopback, and the address of the second one.
+/// Returns two ports on loopback, and the address of the second port.
 fn pair(on: &str) -> (Udp, Udp, Address) {
     let [one, other] = [(), ()].map(|()| Udp::open(on.parse().unwrap()).unwrap());
     let to = Address::Udp(other.own());
@@ -19,7 +19,7 @@ fn send(port: &mut impl Port, frame: &[u8], to: &Address) {
     port.commit(frame.len(), to).unwrap();
 }
 
-/// Everything that has come.
+/// Returns all arrived frames.
 fn receive(port: &mut impl Port) -> Vec<(Address, Vec<u8>)> {
     let mut frames = Vec::new();
     while port.receive(&mut |from, frame| frames.push((*from, frame.to_vec()))).unwrap() > 0 {}
@@ -36,7 +36,7 @@ fn frames_of_any_lengths_arrive_in_order_with_their_senders_address() {
         let (mut one, mut other, to) = pair(on);
         let from = Address::Udp(one.own());
         let max = one.frame_max();
-        // Runs of one length, runs that a shorter frame ends, empty frames, and lengths that grow.
+        // Runs of one length, runs that a shorter frame ends, empty frames, and growing lengths.
         let lens = [0, 1, 1, 1, 0, 0, 700, 700, 700, 20, 20, 700, 3, 4, 5, max, max, max, 1, 0];
         let frames: Vec<Vec<u8>> = lens.iter().zip(0u8..).map(|(&len, i)| vec![i; len]).collect();
         for frame in &frames {
@@ -77,7 +77,7 @@ fn sixty_four_frames_are_one_message() {
     }
     one.flush().unwrap();
     let mut frames = 0;
-    // A first call asks for one message.
+    // The first call requests one message.
     assert_eq!(other.receive(&mut |_, _| frames += 1), Ok(64));
     assert_eq!(frames, 64);
 }
@@ -88,7 +88,7 @@ fn full_port_gives_no_slot_and_has_room_after_a_flush() {
     let mut frames = 0u64;
     while let Some(slot) = one.slot() {
         slot[..8].copy_from_slice(&frames.to_be_bytes());
-        // Lengths that grow cannot be joined, and fill the list of messages.
+        // Frames of growing length cannot be joined, so they fill the list of messages.
         one.commit(8 + frames as usize, &to).unwrap();
         frames += 1;
     }
@@ -184,7 +184,7 @@ fn descriptor_is_readable_when_frames_have_come() {
     assert_eq!(readable(&other), 0);
 }
 
-/// Everything that has come, to an owner that has slept.
+/// Returns all arrived frames, for an owner that has slept.
 fn awake(port: &mut Udp) -> Vec<(Address, Vec<u8>)> {
     let mut frames = Vec::new();
     let mut take = |from: &Address, frame: &[u8]| frames.push((*from, frame.to_vec()));
@@ -196,7 +196,7 @@ fn awake(port: &mut Udp) -> Vec<(Address, Vec<u8>)> {
     }
 }
 
-/// Lone frames back and forth, until each port has a socket of its own for the other.
+/// Exchanges lone frames until each port has a separate socket for the other.
 fn chat(one: &mut Udp, other: &mut Udp) {
     let [to_one, to_other] = [&*one, &*other].map(|port| Address::Udp(port.own()));
     for i in 0..600u32 {
@@ -225,7 +225,7 @@ fn frames_of_busy_peers_and_of_others_arrive_once_with_their_senders_address() {
         let (mut third, to) = (Udp::open(on.parse().unwrap()).unwrap(), Address::Udp(one.own()));
         let [from_other, from_third] = [&other, &third].map(|port| Address::Udp(port.own()));
         for port in [&mut other, &mut third] {
-            // One lone frame, and then several.
+            // Sends one lone frame, then several frames.
             send(port, b"lone", &to);
             port.flush().unwrap();
             (0..3u8).for_each(|i| send(port, &[i; 100], &to));
@@ -240,7 +240,7 @@ fn frames_of_busy_peers_and_of_others_arrive_once_with_their_senders_address() {
         assert_eq!(got, expected.concat());
         assert_eq!(sovia_sys::poll::probe(descriptor, libc::POLLIN), 0);
         assert_eq!(one.counters().received, 600 + 8);
-        // What a spinning owner finds, which never says that it has slept.
+        // Receives as a spinning owner, which never calls `slept`.
         send(&mut third, b"late", &to);
         third.flush().unwrap();
         let mut late = Vec::new();
@@ -277,7 +277,7 @@ fn address_of_a_port_with_busy_peers_is_in_use() {
     assert_eq!(Udp::open(one.own()).unwrap_err().what, "bind");
 }
 
-/// What arrives of a thousand numbered frames.
+/// Sends a thousand numbered frames, and returns the frames that arrive.
 fn through(faults: Faults) -> (Vec<Vec<u8>>, sovia_port::impair::Happened) {
     let (one, mut other, to) = pair(LOOPBACKS[0]);
     let mut one = Impaired::new(one, faults);
@@ -330,7 +330,7 @@ fn reordered_frame_comes_right_after_the_next_one() {
     let numbers: Vec<u32> =
         got.iter().map(|frame| u32::from_be_bytes(frame[..].try_into().unwrap())).collect();
     let swapped = numbers.windows(2).filter(|two| two[0] == two[1] + 1).count() as u64;
-    // The last frame may still wait for a next one.
+    // The last frame may still be held for a next frame.
     assert!(happened.reordered - swapped <= 1 && swapped > 100);
     assert_eq!(numbers.len() as u64, 1000 - (happened.reordered - swapped));
 }

@@ -1,4 +1,4 @@
-//! `AF_XDP` sockets on a veth pair.
+//! Tests of `AF_XDP` sockets on a veth pair.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use sovia_port::xdp::{Config, Xdp};
 use sovia_port::{Address, Error, Port, Refused};
 use sovia_sys::{Errno, poll};
 
-/// Who runs the program: the driver, or the kernel.
+/// The driver or the kernel runs the program.
 const MODES: [&str; 2] = ["native", "generic"];
 
 fn config(device: &str, mode: &str) -> Config {
@@ -25,7 +25,7 @@ fn open(device: &str, mode: &str) -> Xdp {
     port
 }
 
-/// Runs a test on a pair of devices in either mode, with ports on both and the address of the second one.
+/// Runs a test on a pair of devices in each mode, with ports on both and the address of the second one.
 fn in_each_mode(name: &str, test: impl Fn(&str, Xdp, Xdp, Address) + Sync) {
     for mode in MODES {
         with_veth(name, || {
@@ -44,7 +44,7 @@ fn frames_of_any_lengths_arrive_in_order_with_their_senders_address() {
         assert_eq!(max, 1500);
         let lens = [0, 1, 2, 3, 46, 47, 100, 777, max - 1, max, max, max, 7, 0];
         let frames: Vec<Vec<u8>> = lens.iter().zip(1u8..).map(|(&len, i)| vec![i; len]).collect();
-        // As often as it takes to use each chunk several times.
+        // Enough rounds to use each chunk several times.
         for _ in 0..500 {
             for frame in &frames {
                 put(&mut one, frame, &to);
@@ -124,7 +124,7 @@ fn ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody() {
     let name = "ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody";
     in_each_mode(name, |_, mut one, mut other, to| {
         let mut accepted = 0u32;
-        // Not more at a time than the device itself holds.
+        // Sends at most as many frames at a time as the device holds.
         for _ in 0..200 {
             for _ in 0..64 {
                 put(&mut one, &accepted.to_be_bytes(), &to);
@@ -136,7 +136,7 @@ fn ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody() {
         }
         are_accounted_for(&mut one, &mut other, accepted);
 
-        // The rings work again, all round.
+        // The rings work again for more than one lap.
         for n in 0..10_000u32 {
             put(&mut one, &n.to_be_bytes(), &to);
             one.flush().unwrap();
@@ -145,8 +145,8 @@ fn ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody() {
     });
 }
 
-/// The kernel hands over a frame before it frees the entry of the frame's chunk: a receiver that spins gives the chunk back in
-/// between.
+/// The kernel hands over a frame before it frees the entry of the frame's chunk. A spinning receiver returns the chunk
+/// in between.
 #[test]
 fn receiver_that_spins_can_give_every_chunk_back_at_once() {
     const FRAMES: u32 = 10_000;
@@ -184,7 +184,8 @@ fn receiver_that_spins_can_give_every_chunk_back_at_once() {
 fn frames_of_another_ether_type_or_for_another_address_do_not_come() {
     let name = "frames_of_another_ether_type_or_for_another_address_do_not_come";
     in_each_mode(name, |_, mut one, mut other, to| {
-        // Beside XDP on the same device, sending only; and one at the other end, which is given what the program leaves.
+        // `foreign` sends on the device of the XDP port. `left` receives the frames that the program leaves to the
+        // kernel.
         let of = |device| packet::Config { ether_type: 0x88b6, ..packet::Config::new(device) };
         let mut foreign = Packet::open(&of("one")).unwrap();
         let mut left = Packet::open(&of("other")).unwrap();
@@ -220,7 +221,7 @@ fn internet_traffic_of_the_kernel_passes() {
                         socket.send_to(&bytes[..len], from).unwrap();
                     }
                     assert_eq!(await_frames(&mut port, 100).len(), 100);
-                    // The answers' way stays until they have come.
+                    // Keeps the socket for the answers open until they have arrived.
                     is_done.recv().unwrap();
                 });
                 ip(&format!("link set other netns {}", told.recv().unwrap()));
@@ -231,7 +232,7 @@ fn internet_traffic_of_the_kernel_passes() {
                 let socket = UdpSocket::bind("10.99.0.1:0").unwrap();
                 socket.connect("10.99.0.2:7").unwrap();
                 for n in 0..100u8 {
-                    // ARP is the kernel's as well. Frames go in between.
+                    // ARP frames also go through the kernel. The XDP port sends between them.
                     let len = usize::from(n) * 14;
                     socket.send(&vec![n; len]).unwrap();
                     put(&mut port, &[n; 60], &Address::Mac([0xff; 6]));
@@ -288,7 +289,7 @@ fn device_of_a_large_mtu_takes_frames_as_long_as_a_chunk() {
                 one.flush().unwrap();
                 assert_eq!(await_frames(&mut other, 1), [vec![5; len]]);
             }
-            // A longer one is lost, and counted.
+            // A longer frame is lost and counted.
             put(&mut packet, &vec![6; max + 1], &to);
             put(&mut packet, &[7; 9], &to);
             packet.flush().unwrap();
@@ -353,7 +354,7 @@ fn device_has_a_program_while_its_port_is_open_and_one_port_at_a_time() {
     }
 }
 
-/// In the environment of a process that is to open a port, say so, and wait to be killed.
+/// Environment variable of the child process, which opens a port, reports this, and waits to be killed.
 const HOLDS: &str = "SOVIA_TEST_XDP_HOLDS";
 
 #[test]
@@ -381,7 +382,7 @@ fn program_ends_with_a_process_that_is_killed() {
         assert!(link_shows("one", "xdp"));
         child.kill().unwrap();
         child.wait().unwrap();
-        // The kernel may put a descriptor's end off; the harness's time limit is the watchdog.
+        // The kernel may delay the end of a descriptor. The test harness limits the time.
         while link_shows("one", "xdp") {}
         let _ = open("one", "native");
     });
@@ -392,7 +393,7 @@ fn every_receive_queue_of_a_device_is_heard() {
     let name = "every_receive_queue_of_a_device_is_heard";
     for mode in MODES {
         with_queues(name, 4, || {
-            // A packet socket sends by the queue of its thread's processor.
+            // A packet socket sends through the queue of its thread's processor.
             let mut packet = Packet::open(&packet::Config::new("one")).unwrap();
             let mut one = open("one", mode);
             let mut other = open("other", mode);

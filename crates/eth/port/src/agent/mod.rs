@@ -1,11 +1,13 @@
-//! A port that a process has at its agent (`sovia agent --device`), which owns the device and serves many.
+//! A port at an agent (`sovia agent --device`). The agent owns the device, and serves several processes.
 //!
-//! Frames lie in two rings in memory that the agent has made ([`ring`]): while both ends look, none costs a system call. The
-//! socket on which they have met carries what is said beside frames ([`said`]), the two ends' bells, and the news of the other's end: each
-//! end is the only process that has its own end of it, so neither can hold a lock that the other waits for.
+//! Frames lie in two rings in memory that the agent creates ([`ring`]). While both ends poll, a frame costs no system
+//! call. The socket to the agent carries the messages besides frames ([`said`]), wakes a sleeping end, and reports the
+//! end of the other process. Each process owns its end of the socket alone, so neither process can hold a lock that the
+//! other needs.
 //!
-//! The agent says which names ends of connections may have here ([`Port::prefix`]), passes on frames of these alone, and takes
-//! frames to the port whose names they bear. A program that listens for connections says so ([`Port::listen`]).
+//! The agent chooses a prefix for the names of this program's ends ([`Port::prefix`]). The agent forwards only frames
+//! from these names, and delivers each frame to the port whose prefix its name has. A program that listens for
+//! connections tells the agent ([`Port::listen`]).
 
 pub mod ring;
 pub mod said;
@@ -19,7 +21,7 @@ use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, poll, trace};
 use std::collections::VecDeque;
 
-/// Frames that one call of [`Port::receive`] takes at most.
+/// Most frames that one call of [`Port::receive`] takes.
 const BATCH: usize = 64;
 
 /// A port at an agent.
@@ -30,24 +32,27 @@ pub struct Agent {
     welcome: Welcome,
     sends: Producer,
     hears: Consumer,
-    /// Frames committed since the agent was last rung, if it slept.
+    /// Number of frames committed since the last wake-up of the agent, if the agent slept.
     committed: u64,
-    /// What the agent is to be told still.
+    /// Messages that the agent has not received yet.
     untold: VecDeque<Vec<u8>>,
     is_gone: bool,
     counters: Counters,
 }
 
 impl Agent {
-    /// A port at the agent of that name, of the calling thread's network namespace.
+    /// Opens a port at the agent with this name, in the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`OpenError`]: `ECONNREFUSED` without such an agent, `EPERM` where it does not serve this user or is another user's, `EUSERS`
-    /// where it serves as many programs as it can.
+    /// Returns an [`OpenError`] with one of these reasons, among others:
+    ///
+    /// - `ECONNREFUSED`: the agent does not exist;
+    /// - `EPERM`: the agent does not serve this user, or belongs to another user;
+    /// - `EUSERS`: the agent has no free place for a program.
     pub fn open(name: &str) -> Result<Agent, OpenError> {
         let at = socket_of(name).ok_or(Errno::EINVAL).step("invalid name of an agent")?;
         let socket = Packets::connect(&at).step("cannot connect to the agent")?;
-        // The process that listens there has all frames in its hands.
+        // The listening process will handle all frames, so its user must be trusted.
         let (_, user) = socket.peer().step("cannot find the agent's user")?;
         let is_own = user == call::geteuid() && !trace::is_ambiguous(user);
         if user != 0 && !is_own {
@@ -69,12 +74,12 @@ impl Agent {
         })
     }
 
-    /// The agent's address, at which others reach this port.
+    /// Returns the agent's address, at which peers reach this port.
     pub fn own(&self) -> Address {
         self.welcome.own
     }
 
-    /// Whether frames travel on a link that finds corrupt ones by itself.
+    /// Returns true if the link detects corrupt frames.
     pub fn link_checks(&self) -> bool {
         self.welcome.link_checks
     }
@@ -83,7 +88,7 @@ impl Agent {
         self.socket.raw()
     }
 
-    /// Takes what the agent has said: it has rung, or has gone.
+    /// Reads the agent's messages, and notices the agent's end.
     fn hear(&mut self) {
         let mut bytes = [0; SAID_MAX];
         loop {
@@ -98,7 +103,7 @@ impl Agent {
         }
     }
 
-    /// Tells the agent what it is to be told, as far as the socket takes it.
+    /// Sends waiting messages to the agent, as far as the socket takes them.
     fn tell(&mut self) {
         while let Some(said) = self.untold.front() {
             match self.socket.send(said, &[]) {
@@ -113,13 +118,13 @@ impl Agent {
     }
 
     /// # Errors
-    /// [`Error::Gone`] once it has gone.
+    /// Returns [`Error::Gone`] after the agent's end.
     fn health(&self) -> Result<(), Error> {
         if self.is_gone { Err(Error::Gone) } else { Ok(()) }
     }
 }
 
-/// What an agent says to a program that has come, and its memory.
+/// Receives an agent's welcome and its memory.
 fn welcome(socket: &Packets) -> Result<(Welcome, Fd), OpenError> {
     let mut bytes = [0; SAID_MAX + 1];
     let mut received = loop {
@@ -175,7 +180,7 @@ impl Port for Agent {
         }
         if self.committed > 0 {
             self.counters.sent += core::mem::take(&mut self.committed);
-            // Where there is no room for the bell, the agent has not taken what lies there, and will look.
+            // If the socket is full, the agent has unread wake-ups and will look at the ring.
             if self.sends.is_to_ring()
                 && self.socket.send(&FromProgram::Bell.encode(), &[]) == Err(Errno::EPIPE)
             {
@@ -198,7 +203,7 @@ impl Port for Agent {
             }
         }
         self.counters.received += frames as u64;
-        // What had come before the agent went is good.
+        // Frames that arrived before the agent's end are valid.
         if frames > 0 { Ok(frames) } else { self.health().map(|()| 0) }
     }
 
@@ -235,7 +240,7 @@ impl Port for Agent {
             Listens::Never => FromProgram::Leave(discriminator),
         };
         self.untold.push_back(said.encode());
-        // At once: another program may be told that this one listens.
+        // Sent at once, because another program may learn that this one listens.
         self.tell();
     }
 

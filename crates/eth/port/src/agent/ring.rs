@@ -1,18 +1,18 @@
 //! The memory that a program shares with its agent: a ring of frames in each direction.
 //!
-//! Frame `n` (counted from 0 for the life of the ring) lies in slot `n % count`. The producer fills the slot and stores the
-//! slot's head last: the stamp `n + 1`, and the frame's length. The consumer takes the slot when its stamp is the one that it
-//! expects, and counts the slots that it has taken in a word of its own, which the producer reads only when the slots that it
-//! knows to be free are used up.
+//! Frame `n`, counted from 0 since the ring's creation, lies in slot `n % count`. The producer fills the slot and
+//! stores the slot's head last: the stamp `n + 1`, and the frame's length. The consumer takes a slot when its stamp has
+//! the expected value. The consumer counts the slots that it has taken in its own word. The producer reads this word
+//! only when it knows no free slot.
 //!
-//! **Which end believes what.** The agent believes nothing. What it reads, it reads once, into memory of its own, by loads and
-//! stores that are atomic word by word ([`Producer::put`], [`Consumer::peek`]); it has its own counters, and a word of the
-//! program's that cannot be true is [`Broken`]. The program believes its agent, which carries its frames and could change
-//! every one of them: it writes and reads frames where they lie.
+//! **Trust.** The agent does not trust the program. It reads everything once, into its own memory, with loads and
+//! stores that are atomic for each word ([`Producer::put`], [`Consumer::peek`]). The agent keeps its own counters, and
+//! reports an impossible value from the program as [`Broken`]. The program trusts its agent, because the agent carries
+//! all its frames and could change them. So the program writes and reads frames in place.
 //!
-//! **Sleep.** A consumer that is about to sleep says so in a word, and looks once more; a producer looks at that word after each
-//! batch, takes the announcement back and rings. Between the two steps of either lies a full fence, so that one of them sees the
-//! other's.
+//! **Sleep.** A consumer that is about to sleep sets a word, then looks at the ring once more. After each batch a
+//! producer looks at this word, clears it and wakes the consumer. Each side has a full fence between its two steps, so
+//! at least one side sees the other side's store.
 
 use crate::Address;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -20,28 +20,29 @@ use sovia_sys::mapping::{is_sealed_memory, sealed_memory};
 use sovia_sys::{Errno, Fd, Mapping, Result};
 use std::sync::Arc;
 
-/// Bytes before a frame in its slot: the head, and the address.
+/// Bytes before a frame in its slot: the head and the address.
 const HEAD: usize = 32;
-/// Slots begin at cache lines.
+/// Slots are aligned to cache lines.
 const LINE: usize = 64;
-/// Bytes before the slots: the words of the two rings.
+/// Bytes before the slots, for the words of the two rings.
 const WORDS: usize = 4096;
-/// Bytes between words that different processes write, so that they share neither a line nor the one that is fetched with it.
+/// Distance between words of different processes. They share neither a cache line nor the adjacent line that some
+/// processors prefetch.
 const APART: usize = 128;
-/// Bytes of a ring's slots, about.
+/// Approximate size of a ring's slots in bytes.
 const RING: usize = 2 << 20;
-/// Slots of a ring: powers of two.
+/// Number of slots of a ring: minimum and maximum. Always a power of two.
 const COUNT_MIN: u32 = 16;
 const COUNT_MAX: u32 = 1024;
-/// The longest frame that a ring can be for.
+/// Length of the longest frame that a ring supports.
 pub const FRAME_MAX: u32 = 1 << 16;
 
-/// The other process has written what cannot be true.
+/// The other process has written an impossible value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shared memory is corrupt: the other process wrote an invalid value")]
 pub struct Broken;
 
-/// How the memory is divided.
+/// The layout of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     frame_max: u32,
@@ -49,7 +50,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Rings for frames of up to `frame_max` bytes; `None` for longer ones than there are.
+    /// Returns a layout for frames of up to `frame_max` bytes; `None` if `frame_max` is too large.
     pub fn of(frame_max: usize) -> Option<Geometry> {
         let frame_max = u32::try_from(frame_max).ok().filter(|&bytes| bytes <= FRAME_MAX)?;
         let slots = (RING / slot_bytes(frame_max)).max(1) as u32;
@@ -57,7 +58,7 @@ impl Geometry {
         Some(Geometry { frame_max, count })
     }
 
-    /// What another process says of its rings; `None` if there are no such rings.
+    /// Checks a layout that another process has sent; `None` if it is invalid.
     pub fn told(frame_max: u32, count: u32) -> Option<Geometry> {
         let is_legal = (1..=FRAME_MAX).contains(&frame_max)
             && (COUNT_MIN..=COUNT_MAX).contains(&count)
@@ -65,12 +66,12 @@ impl Geometry {
         is_legal.then_some(Geometry { frame_max, count })
     }
 
-    /// Bytes of the longest frame.
+    /// Returns the length of the longest frame in bytes.
     pub fn frame_max(&self) -> u32 {
         self.frame_max
     }
 
-    /// Slots of each ring.
+    /// Returns the number of slots of each ring.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -88,18 +89,18 @@ fn slot_bytes(frame_max: u32) -> usize {
     (HEAD + frame_max as usize).next_multiple_of(LINE)
 }
 
-/// The memory.
+/// The shared memory.
 #[derive(Debug)]
 struct Memory {
     mapping: Mapping,
     geometry: Geometry,
 }
 
-/// One ring of it.
+/// One of the two rings in the memory.
 #[derive(Debug)]
 struct Ring {
     memory: Arc<Memory>,
-    /// 0 for frames to the agent, 1 for those to the program.
+    /// 0 for frames to the agent, 1 for frames to the program.
     which: usize,
 }
 
@@ -107,16 +108,16 @@ impl Ring {
     fn word(&self, number: usize) -> &AtomicU32 {
         let at = (2 * self.which + number) * APART;
         const { assert!(4 * APART <= WORDS) };
-        // SAFETY: an aligned word before the slots, which both processes use as an atomic one.
+        // SAFETY: the word is aligned and lies before the slots. Both processes access it only atomically.
         unsafe { AtomicU32::from_ptr(self.memory.mapping.base().add(at).cast()) }
     }
 
-    /// Frames that the consumer has taken.
+    /// Returns the word with the number of frames that the consumer has taken.
     fn taken(&self) -> &AtomicU32 {
         self.word(0)
     }
 
-    /// Not zero while the consumer sleeps.
+    /// Returns the word that is not zero while the consumer sleeps.
     fn sleeps(&self) -> &AtomicU32 {
         self.word(1)
     }
@@ -125,20 +126,21 @@ impl Ring {
         self.memory.geometry
     }
 
-    /// The slot of a frame.
+    /// Returns the address of a frame's slot.
     fn slot(&self, frame: u32) -> *mut u8 {
         let Geometry { frame_max, count } = self.geometry();
         let number = (frame & (count - 1)) as usize;
         let at = WORDS + self.which * self.geometry().ring_bytes() + number * slot_bytes(frame_max);
-        // SAFETY: the number is below the count, and the mapping has two rings of that many slots behind the words.
+        // SAFETY: the number is less than the count, and the mapping holds two rings with this number of slots after
+        // the words.
         unsafe { self.memory.mapping.base().add(at) }
     }
 
-    /// A word of a slot: the head, the address's three, and then the frame's.
+    /// Returns a word of a slot: the head, three words of the address, then the words of the frame.
     fn slot_word(&self, slot: *mut u8, number: usize) -> &AtomicU64 {
         debug_assert!(8 * number < slot_bytes(self.geometry().frame_max));
-        // SAFETY: callers name words of the slot alone, which begins at a multiple of 64 and lies in the mapping. The other process uses
-        // these bytes as it likes; an atomic load or store of one word is sound whatever it does.
+        // SAFETY: callers pass only words of the slot, which begins at a multiple of 64 and lies in the mapping. The
+        // other process may write these bytes at any time. Atomic access to one word is sound nevertheless.
         unsafe { AtomicU64::from_ptr(slot.cast::<u64>().add(number)) }
     }
 }
@@ -146,28 +148,29 @@ impl Ring {
 /// Bytes of a word.
 const WORD: usize = 8;
 
-/// The end that puts frames in a ring.
+/// The end that puts frames into a ring.
 #[derive(Debug)]
 pub struct Producer {
     ring: Ring,
-    /// The next frame's number.
+    /// Number of the next frame.
     next: u32,
-    /// Frames taken, when that was last looked at.
+    /// Number of frames taken, as of the last look.
     taken: u32,
 }
 
 impl Producer {
-    /// Whether that many slots are free.
+    /// Returns true if at least `slots` slots are free.
     ///
     /// # Errors
-    /// [`Broken`]: the consumer says that it has taken what it had not been given.
+    /// Returns [`Broken`] if the consumer claims to have taken more frames than it was given.
     pub fn has_room(&mut self, slots: u32) -> core::result::Result<bool, Broken> {
         let count = self.ring.geometry().count;
         let is_free = |used: u32| used + slots <= count;
         if is_free(self.next.wrapping_sub(self.taken)) {
             return Ok(true);
         }
-        // SYNC: pairs with the consumer's release of slots that it has read: they may be written again.
+        // SYNC: pairs with the Release store in `Consumer::advance`. The consumer has finished reading the slots, so
+        // this end may write them again.
         let taken = self.ring.taken().load(Ordering::Acquire);
         if taken.wrapping_sub(self.taken) > self.next.wrapping_sub(self.taken) {
             return Err(Broken);
@@ -176,10 +179,10 @@ impl Producer {
         Ok(is_free(self.next.wrapping_sub(taken)))
     }
 
-    /// Puts a frame in the ring; false if it has no room, or the frame is too long.
+    /// Puts a frame into the ring. Returns false if the ring is full, or the frame is too long.
     ///
     /// # Errors
-    /// As [`Producer::has_room`].
+    /// Returns the errors of [`Producer::has_room`].
     pub fn put(&mut self, address: &Address, frame: &[u8]) -> core::result::Result<bool, Broken> {
         if frame.len() > self.ring.geometry().frame_max as usize || !self.has_room(1)? {
             return Ok(false);
@@ -203,19 +206,20 @@ impl Producer {
         Ok(true)
     }
 
-    /// Room for the next frame where it is to lie, for an end that believes its consumer. `None` while there is none, or where the
-    /// consumer is [`Broken`].
+    /// Lends the memory of the next frame in its slot, for a program that trusts its consumer. `None` if no slot is
+    /// free, or if the consumer is [`Broken`].
     pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
         if self.has_room(1) != Ok(true) {
             return None;
         }
         let (slot, len) = (self.ring.slot(self.next), self.ring.geometry().frame_max as usize);
-        // SAFETY: the bytes lie in the slot. It is this end's until it is handed over: the agent, which is believed, has taken what
-        // was there, and this producer is borrowed for as long as the bytes are.
+        // SAFETY: the bytes lie in the slot. The trusted agent has taken the slot's previous frame, so the slot belongs
+        // to this end until `commit`. The borrow of the producer lasts as long as the borrow of the bytes.
         Some(unsafe { core::slice::from_raw_parts_mut(slot.add(HEAD), len) })
     }
 
-    /// Hands over the first `len` bytes of the room that [`Producer::slot`] has just lent; false if there is none.
+    /// Publishes the first `len` bytes of the memory that [`Producer::slot`] has just lent. Returns false if no slot is
+    /// free.
     pub(super) fn commit(&mut self, address: &Address, len: usize) -> bool {
         let fits = len <= self.ring.geometry().frame_max as usize;
         if !fits || self.has_room(1) != Ok(true) {
@@ -231,13 +235,14 @@ impl Producer {
         }
         self.next = self.next.wrapping_add(1);
         let head = u64::from(self.next) | (len as u64) << 32;
-        // SYNC: the frame and its address are there before the consumer sees the stamp.
+        // SYNC: pairs with the Acquire load in `Consumer::head`. The consumer sees the frame and its address when it
+        // sees the stamp.
         self.ring.slot_word(slot, 0).store(head, Ordering::Release);
     }
 
-    /// Whether the consumer sleeps and is to be rung, since frames have been put in the ring.
+    /// Returns true if the consumer sleeps and must be woken. Call it after putting frames into the ring.
     pub fn is_to_ring(&self) -> bool {
-        // SYNC: the frames' stamps before the look; the other fence is in `Consumer::announce_sleep`.
+        // SYNC: orders the frames' stamps before the load. Pairs with the fence in `Consumer::announce_sleep`.
         fence(Ordering::SeqCst);
         let sleeps = self.ring.sleeps();
         sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0
@@ -248,15 +253,15 @@ impl Producer {
 #[derive(Debug)]
 pub struct Consumer {
     ring: Ring,
-    /// The next frame's number.
+    /// Number of the next frame.
     next: u32,
 }
 
 impl Consumer {
-    /// The next frame's length, if it is there, and its address.
+    /// Returns slot, length and address of the next frame, if it has arrived.
     fn head(&self) -> core::result::Result<Option<(*mut u8, usize, Address)>, Broken> {
         let slot = self.ring.slot(self.next);
-        // SYNC: pairs with the release in `Producer::hand_over`: the frame is there.
+        // SYNC: pairs with the Release store in `Producer::hand_over`. This end sees the frame when it sees the stamp.
         let head = self.ring.slot_word(slot, 0).load(Ordering::Acquire);
         if head as u32 != self.next.wrapping_add(1) {
             return Ok(None);
@@ -271,15 +276,15 @@ impl Consumer {
         }
     }
 
-    /// Whether no frame is there.
+    /// Returns true if no frame has arrived. Returns false if the next slot is [`Broken`].
     pub fn is_empty(&self) -> bool {
         matches!(self.head(), Ok(None))
     }
 
-    /// Copies the next frame, which stays in the ring, and gives its address; `None` if none is there.
+    /// Copies the next frame, which stays in the ring, and returns its address; `None` if no frame has arrived.
     ///
     /// # Errors
-    /// [`Broken`]: it says to be longer than frames can be, or its address is none.
+    /// Returns [`Broken`] if length or address of the frame is impossible.
     pub fn peek(&self, frame: &mut Vec<u8>) -> core::result::Result<Option<Address>, Broken> {
         let Some((slot, len, address)) = self.head()? else { return Ok(None) };
         frame.clear();
@@ -293,57 +298,61 @@ impl Consumer {
         Ok(Some(address))
     }
 
-    /// Gives the next frame's slot back, which is there.
+    /// Returns the slot of the next frame to the producer. The frame must have arrived.
     pub fn advance(&mut self) {
         self.next = self.next.wrapping_add(1);
-        // SYNC: the frame has been read before the producer writes to its slot.
+        // SYNC: pairs with the Acquire load in `Producer::has_room`. This end has read the frame before the producer
+        // writes the slot again.
         self.ring.taken().store(self.next, Ordering::Release);
     }
 
-    /// Lends the next frame where it lies to `take`, for an end that believes its producer; whether there is one.
+    /// Lends the next frame in its slot to `take`, for a program that trusts its producer. Returns true if a frame had
+    /// arrived.
     ///
     /// # Errors
-    /// As [`Consumer::peek`].
+    /// Returns the errors of [`Consumer::peek`].
     pub(super) fn lend(
         &mut self,
         take: impl FnOnce(&Address, &[u8]),
     ) -> core::result::Result<bool, Broken> {
         let Some((slot, len, address)) = self.head()? else { return Ok(false) };
-        // SAFETY: the bytes lie in the slot, as has been checked. They stay as they are until the slot is given back: the
-        // agent, which is believed, writes to it after that only.
+        // SAFETY: `head` has checked that the bytes lie in the slot. The trusted agent writes to the slot only after
+        // `advance`.
         take(&address, unsafe { core::slice::from_raw_parts(slot.add(HEAD), len) });
         self.advance();
         Ok(true)
     }
 
-    /// Announces that this end is about to sleep; the producer rings with the next frame. False if one is there already.
+    /// Announces that this end is about to sleep, so that the producer wakes it for the next frame. Returns false if a
+    /// frame has already arrived.
     pub fn announce_sleep(&self) -> bool {
         self.ring.sleeps().store(1, Ordering::Relaxed);
-        // SYNC: the announcement before the look; the other fence is in `Producer::is_to_ring`.
+        // SYNC: orders the announcement before the look at the ring. Pairs with the fence in `Producer::is_to_ring`.
         fence(Ordering::SeqCst);
         self.is_empty()
     }
 
-    /// Takes the announcement back: this end looks by itself.
+    /// Withdraws the announcement: this end polls again.
     pub fn is_awake(&self) {
         self.ring.sleeps().store(0, Ordering::Relaxed);
     }
 }
 
-/// The agent's ends of new memory, and the memory as a file: what the program sends, and what it is sent.
+/// Creates the memory and returns the agent's ends, and the memory as a file: for frames from the program, for frames
+/// to the program.
 ///
 /// # Errors
-/// The kernel's.
+/// Returns the kernel's errors.
 pub fn make(geometry: Geometry) -> Result<(Consumer, Producer, Fd)> {
     let file = sealed_memory(c"sovia-port", geometry.bytes() as u64)?;
     let [from, to] = ends(&file, geometry)?;
     Ok((consumer(from), producer(to), file))
 }
 
-/// The program's ends of memory that its agent has made: what it sends, and what it is sent.
+/// Returns the program's ends of the agent's memory: for frames to the agent, for frames from the agent.
 ///
 /// # Errors
-/// `EINVAL` if it is no such memory, and the kernel's.
+/// Returns `EINVAL` if the file is no such memory, or the kernel's errors.
 pub(super) fn attach(file: &Fd, geometry: Geometry) -> Result<(Producer, Consumer)> {
     if !is_sealed_memory(file.raw(), geometry.bytes() as u64) {
         return Err(Errno::EINVAL);

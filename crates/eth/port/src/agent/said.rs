@@ -1,17 +1,17 @@
-//! What a program and its agent say to each other beside frames, on a Unix socket that keeps messages apart.
+//! Messages between a program and its agent, besides frames, on a Unix socket that preserves message boundaries.
 //!
-//! The agent welcomes a program, and hands it the memory, or refuses it. The program says at which discriminators it is to be
-//! asked for connections. Either rings the other by a message of one byte.
+//! The agent welcomes a program and passes the shared memory, or refuses the program. The program reports the
+//! discriminators at which it listens for connections. Either end wakes the other end by a message of one byte.
 
 use super::ring::Geometry;
 use crate::Address;
 use sovia_sys::datagram::Name;
 
-/// The abstract name of an agent's socket, before the name by which programs know it.
+/// Prefix of the abstract socket names of agents.
 const NAME: &[u8] = b"sovia-port/";
-/// Bytes that an agent's name may have.
+/// Most bytes of an agent's name.
 pub const NAME_MAX: usize = 32;
-/// Bytes that a discriminator may have.
+/// Most bytes of a discriminator.
 pub const DISCRIMINATOR_MAX: usize = 64;
 /// Bytes of the longest message.
 pub const SAID_MAX: usize = WELCOME;
@@ -27,61 +27,61 @@ const LEAVE: u8 = 2;
 const REFUSED: u8 = 3;
 const PAUSE: u8 = 4;
 
-/// The socket of the agent of that name; `None` if it is no name: letters, digits, `-` and `_`.
+/// Returns the socket name of an agent; `None` if `name` is invalid. A name consists of letters, digits, `-` and `_`.
 pub fn socket_of(name: &str) -> Option<Name> {
     let is_legal = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
     let fits = (1..=NAME_MAX).contains(&name.len()) && name.as_bytes().iter().all(is_legal);
     if fits { Name::new(&[NAME, name.as_bytes()].concat()) } else { None }
 }
 
-/// What an agent tells a program that it serves.
+/// The agent's message to a program that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
-    /// The first 16 bits of each name that the program may give to an end of a connection; not zero.
+    /// The first 16 bits of all names that the program may give to ends of connections. Not zero.
     pub prefix: u16,
-    /// Whether frames travel on a link that finds corrupt ones by itself.
+    /// Set if the link detects corrupt frames.
     pub link_checks: bool,
-    /// The agent's address, at which its programs are reached.
+    /// The agent's address, at which peers reach its programs.
     pub own: Address,
-    /// How the memory is divided that comes with it.
+    /// Layout of the memory that comes with this message.
     pub geometry: Geometry,
 }
 
-/// What an agent says.
+/// A message from an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromAgent {
-    /// With the memory.
+    /// The agent serves the program. The message carries the memory.
     Welcome(Welcome),
-    /// It does not serve the program, and why.
+    /// The agent does not serve the program, with the reason.
     Refused(Why),
-    /// There are frames.
+    /// Wakes the program: frames have arrived.
     Bell,
 }
 
-/// Why an agent does not serve a program.
+/// Reason why an agent refuses a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It does not serve that user.
+    /// The agent does not serve this user.
     User = 1,
-    /// It serves as many programs of that user as it can.
+    /// The agent already serves its maximum of programs for this user.
     Full = 2,
 }
 
-/// What a program says.
+/// A message from a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromProgram<'a> {
-    /// There are frames.
+    /// Wakes the agent: frames have arrived.
     Bell,
-    /// It is to be asked for connections at that discriminator.
+    /// The program listens at this discriminator.
     Listen(&'a [u8]),
-    /// It is not just now, and has not left it to others.
+    /// The program does not listen at this discriminator at the moment, but still owns the discriminator.
     Pause(&'a [u8]),
-    /// It is not any more.
+    /// The program no longer listens at this discriminator.
     Leave(&'a [u8]),
 }
 
 impl FromAgent {
-    /// Its bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             FromAgent::Bell => vec![BELL],
@@ -101,7 +101,7 @@ impl FromAgent {
         }
     }
 
-    /// The message that `bytes` are; `None` if they are none, or of another version.
+    /// Decodes a message; `None` if `bytes` are no message, or of another version.
     pub fn decode(bytes: &[u8]) -> Option<FromAgent> {
         match bytes {
             [BELL] => return Some(FromAgent::Bell),
@@ -129,7 +129,7 @@ impl FromAgent {
 }
 
 impl<'a> FromProgram<'a> {
-    /// Its bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let with = |kind: u8, discriminator: &[u8]| [&[kind], discriminator].concat();
         match self {
@@ -140,7 +140,7 @@ impl<'a> FromProgram<'a> {
         }
     }
 
-    /// The message that `bytes` are; `None` if they are none.
+    /// Decodes a message; `None` if `bytes` are no message.
     pub fn decode(bytes: &'a [u8]) -> Option<FromProgram<'a>> {
         match bytes {
             [BELL] => Some(FromProgram::Bell),
@@ -189,7 +189,8 @@ mod tests {
         let geometry = Geometry::of(1500).unwrap();
         let welcome = Welcome { prefix: 1, link_checks: false, own, geometry };
         let bytes = FromAgent::Welcome(welcome).encode();
-        // The magic, the version, the prefix, the flag, zeros, slots that are no power of two, the address's kind.
+        // Corrupts in turn: the magic, the version, the prefix, the flag, the zeros, the number of slots, and the kind
+        // of the address.
         for (at, with) in [(0, 0), (7, 2), (8, 0), (10, 2), (12, 1), (20, 3), (24, 9)] {
             let mut other = bytes.clone();
             other[at] = with;

@@ -1,4 +1,4 @@
-//! Messages that come out of the kernel.
+//! Receives batches of messages from the kernel.
 
 use super::name::{NAME_MAX, to_socket_addr};
 use core::mem::MaybeUninit;
@@ -6,36 +6,36 @@ use core::net::SocketAddr;
 use sovia_sys::Result;
 use sovia_sys::call::{self, RawFd};
 
-/// Messages that one system call brings at most.
+/// Most messages of one system call.
 const MESSAGES: usize = 16;
-/// Bytes that a message has at most: what a UDP socket joins is shorter than this.
+/// Most bytes of a message. Datagrams that a UDP socket joins stay shorter.
 const MESSAGE_MAX: usize = 1 << 16;
-/// Bytes that a batch is to bring at most, so that their senders hear of them while others are on their way.
+/// Most bytes of a batch. The limit lets peers receive acknowledgements while further messages are on their way.
 const BATCH: usize = 3 << 16;
 /// `UDP_GRO`.
 const UDP_GRO: i32 = 104;
 
-/// A message: one frame, or several that the kernel has joined.
+/// A message: one frame, or several frames that the kernel has joined.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) bytes: &'a [u8],
-    /// `None` for a sender that is not of the Internet's families.
+    /// The sender; `None` if its address is neither IPv4 nor IPv6.
     pub(crate) from: Option<SocketAddr>,
-    /// Bytes of each frame but the last one, which may be shorter.
+    /// Bytes of each frame. The last frame may be shorter.
     pub(crate) segment: usize,
-    /// The kernel has cut it.
+    /// Set if the kernel has truncated the message.
     pub(crate) is_cut: bool,
 }
 
-/// A buffer for a batch of messages.
+/// A buffer for one batch of messages.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     bytes: Box<[u8]>,
-    /// Messages to ask for: one while they come one by one, so that little is prepared for each.
+    /// Number of messages to request. While messages come one by one, it is one, to save the preparation of more.
     wanted: usize,
 }
 
-/// Room for one control message with one word.
+/// Memory for one control message with one word.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Control {
@@ -53,10 +53,10 @@ impl Incoming {
         Incoming { bytes: vec![0; MESSAGES * MESSAGE_MAX].into_boxed_slice(), wanted: 1 }
     }
 
-    /// Hands the messages of one batch to `take`; how many.
+    /// Passes the messages of one batch to `take`, and returns their number.
     ///
     /// # Errors
-    /// `EAGAIN` if there are none.
+    /// Returns `EAGAIN` if no message has arrived.
     pub(crate) fn receive(
         &mut self,
         socket: RawFd,
@@ -69,10 +69,10 @@ impl Incoming {
         let wanted = core::mem::replace(&mut self.wanted, 1);
         let base = self.bytes.as_mut_ptr();
         for i in 0..wanted {
-            // SAFETY: `wanted` is at most `MESSAGES`, for as many of which there is room.
+            // SAFETY: `wanted` is at most `MESSAGES`, and the buffer has room for `MESSAGES` messages.
             let at = unsafe { base.add(i * MESSAGE_MAX) };
             vectors[i].write(libc::iovec { iov_base: at.cast(), iov_len: MESSAGE_MAX });
-            // SAFETY: all-zero values of plain C structs.
+            // SAFETY: zero bytes are valid values of these plain C structs.
             let (mut message, header): (libc::msghdr, libc::cmsghdr) =
                 unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
             controls[i].write(Control { header, word: 0, padding: 0 });
@@ -88,7 +88,8 @@ impl Incoming {
         let first = headers.as_mut_ptr().cast();
         let got = if wanted == 1 {
             let header = headers[0].as_mut_ptr();
-            // SAFETY: the first header has just been written. It points to memory of the length that it says, which is used for nothing else until the call returns.
+            // SAFETY: the first header has just been written. It points to memory of the stated length, which no other
+            // code uses until the call returns.
             unsafe {
                 let message = &raw mut (*header).msg_hdr;
                 let len = call::recvmsg(socket, message, libc::MSG_DONTWAIT)?;
@@ -96,17 +97,18 @@ impl Incoming {
             }
             1
         } else {
-            // SAFETY: as above, for the first `wanted` headers.
+            // SAFETY: the first `wanted` headers have just been written. They point to memory of the stated lengths,
+            // which no other code uses until the call returns.
             unsafe { call::recvmmsg(socket, first, wanted, libc::MSG_DONTWAIT) }?.min(wanted)
         };
         let mut brought = 0;
         for (i, header) in headers[..got].iter().enumerate() {
-            // SAFETY: `got` is at most `wanted`, and so many have been written.
+            // SAFETY: `got` is at most `wanted`, and the first `wanted` headers have been written.
             let header = unsafe { header.assume_init_ref() };
             let message = &header.msg_hdr;
             let bytes =
                 &self.bytes[i * MESSAGE_MAX..][..(header.msg_len as usize).min(MESSAGE_MAX)];
-            // SAFETY: both were written above, and the kernel has written plain bytes over them.
+            // SAFETY: both values were initialized above, and the kernel has overwritten them with plain bytes.
             let (name, control) = unsafe { (names[i].assume_init(), controls[i].assume_init()) };
             let name = &name.0[..(message.msg_namelen as usize).min(NAME_MAX)];
             let says_segment = message.msg_controllen >= (size_of::<libc::cmsghdr>() + 4) as _

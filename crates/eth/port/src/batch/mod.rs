@@ -1,4 +1,4 @@
-//! Frames in batches, for sockets that take and give messages.
+//! Batches of frames, for sockets that transfer messages.
 
 mod incoming;
 mod name;

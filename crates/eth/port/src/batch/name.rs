@@ -1,11 +1,11 @@
-//! Addresses as the kernel writes them.
+//! Addresses in the kernel's format (`sockaddr`).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Bytes of the longest address here, `struct sockaddr_in6`.
+/// Length of the longest address here, `struct sockaddr_in6`.
 pub(super) const NAME_MAX: usize = 28;
 
-/// The bytes of a `sockaddr`; none for a socket that needs no address to send.
+/// The bytes of a `sockaddr`. Empty for a socket that needs no address to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C, align(4))]
 pub(crate) struct Name {
@@ -19,7 +19,7 @@ impl Name {
     }
 }
 
-/// The address as the kernel reads it.
+/// Converts an address into the kernel's format.
 pub(crate) fn of_socket_addr(address: &SocketAddr) -> Name {
     let mut bytes = [0; NAME_MAX];
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
@@ -39,7 +39,7 @@ pub(crate) fn of_socket_addr(address: &SocketAddr) -> Name {
     Name { bytes, len }
 }
 
-/// An address that the kernel has written; `None` if it is of another family.
+/// Converts an address from the kernel; `None` if it belongs to another family.
 pub(super) fn to_socket_addr(bytes: &[u8]) -> Option<SocketAddr> {
     let &[a, b, c, d, ref rest @ ..] = bytes else { return None };
     let port = u16::from_be_bytes([c, d]);

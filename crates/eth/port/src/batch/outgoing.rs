@@ -1,4 +1,4 @@
-//! Frames on their way to the kernel.
+//! Batches of frames for the kernel.
 
 use super::Name;
 use core::mem::MaybeUninit;
@@ -6,17 +6,17 @@ use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Errno, Result};
 use std::collections::VecDeque;
 
-/// Messages that one system call hands over.
+/// Most messages of one system call.
 const MESSAGES: usize = 64;
-/// Segments that the kernel cuts one message into at most.
+/// Most segments into which the kernel cuts one message.
 const SEGMENTS_MAX: usize = 64;
-/// Bytes that one message of segments has at most: a UDP datagram's payload over IPv4.
+/// Most bytes of a segmented message: the payload of a UDP datagram over IPv4.
 const SEGMENTED_MAX: usize = 65507;
 /// `UDP_SEGMENT`.
 const UDP_SEGMENT: i32 = 103;
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// Consecutive frames of one message: all have `segment` bytes, except that the last one may be shorter.
+/// Consecutive frames of one message. All have `segment` bytes, but the last one may be shorter.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     at: usize,
@@ -26,47 +26,47 @@ struct Run {
     to: Name,
 }
 
-/// What has become of frames that were handed over.
+/// Results of handing frames to the kernel.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Handed {
-    /// Frames that the kernel has taken.
+    /// Number of frames that the kernel has taken.
     pub(crate) sent: u64,
-    /// Frames that it refuses, and the last reason.
+    /// Number of frames that the kernel has refused, and the last reason.
     pub(crate) unsendable: u64,
     pub(crate) why: Option<Errno>,
 }
 
-/// A buffer of frames, one behind the other, and who they are for.
+/// A buffer of consecutive frames, with their destinations.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     bytes: Box<[u8]>,
     end: usize,
     runs: VecDeque<Run>,
-    /// Frames in `runs`.
+    /// Number of frames in `runs`.
     frames: usize,
-    /// Whether several frames may be one message.
+    /// Set if one message may contain several frames.
     segments: bool,
 }
 
 impl Outgoing {
-    /// A buffer of so many bytes; with `segments`, for a UDP socket.
+    /// Returns a buffer of `bytes` bytes. `segments` requires a UDP socket.
     pub(crate) fn new(bytes: usize, segments: bool) -> Outgoing {
         let bytes = vec![0; bytes].into_boxed_slice();
         let runs = VecDeque::with_capacity(MESSAGES);
         Outgoing { bytes, end: 0, runs, frames: 0, segments }
     }
 
-    /// Whether several frames are one message.
+    /// Returns true if one message may contain several frames.
     pub(crate) fn has_segments(&self) -> bool {
         self.segments
     }
 
-    /// Frames that are not handed over.
+    /// Returns the number of frames in the buffer.
     pub(crate) fn frames(&self) -> usize {
         self.frames
     }
 
-    /// Room for a frame of `len` bytes.
+    /// Returns memory for a frame of `len` bytes; `None` if the buffer is full.
     pub(crate) fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.runs.len() >= MESSAGES {
             return None;
@@ -74,7 +74,7 @@ impl Outgoing {
         self.bytes[self.end..].get_mut(..len)
     }
 
-    /// Takes the first bytes of the slot as a frame. False if there is no slot of that size.
+    /// Adds the first bytes of the slot as a frame. Returns false if the slot does not exist.
     pub(crate) fn commit(&mut self, len: usize, to: Name) -> bool {
         if self.slot(len).is_none() {
             return false;
@@ -83,7 +83,7 @@ impl Outgoing {
         self.end += len;
         self.frames += 1;
         match self.runs.back_mut() {
-            // A shorter frame ends the run, so that it no longer divides evenly.
+            // A shorter frame ends a run: after this frame, `len` is no multiple of `segment`.
             Some(run)
                 if self.segments
                     && (1..=run.segment).contains(&len)
@@ -100,10 +100,10 @@ impl Outgoing {
         true
     }
 
-    /// Hands frames to a socket until it has no room. Those that it refuses for good are counted in `handed`.
+    /// Hands frames to a socket until it has no room. Counts permanently refused frames in `handed`.
     ///
     /// # Errors
-    /// That the device is down or gone. Frames that were not handed over stay.
+    /// Returns an error if the device is down or gone. The remaining frames stay in the buffer.
     pub(crate) fn flush(&mut self, socket: RawFd, handed: &mut Handed) -> Result<()> {
         while let Some(&first) = self.runs.front() {
             match self.send(socket) {
@@ -117,7 +117,7 @@ impl Outgoing {
                 Err(Errno::EINTR) => {}
                 Err(why @ (Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO)) => return Err(why),
                 Err(why) if first.frames > 1 => {
-                    // The kernel or the device cannot cut messages, or not these.
+                    // The kernel or the device cannot cut messages, or cannot cut this one.
                     self.segments &= !matches!(why, Errno::EIO | Errno::EOPNOTSUPP);
                     self.cut_first();
                 }
@@ -133,13 +133,14 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The destination, where one frame is all there is.
+    /// Returns the destination, if the buffer holds exactly one frame.
     pub(crate) fn lone(&self) -> Option<Name> {
         let first = self.runs.front()?;
         (self.frames == 1).then_some(first.to)
     }
 
-    /// Hands the lone frame to a socket that is connected to its destination; false if that does not take it.
+    /// Sends the only frame through a socket that is connected to its destination. Returns false if the socket refuses
+    /// the frame.
     pub(crate) fn send_lone(&mut self, socket: RawFd, handed: &mut Handed) -> bool {
         let Some(run) = self.runs.front() else { return false };
         let sent = call::send_to(socket, self.bytes(run), FLAGS, &[]).is_ok();
@@ -151,7 +152,7 @@ impl Outgoing {
         sent
     }
 
-    /// Makes each frame of the first run a message of its own.
+    /// Makes each frame of the first run a separate message.
     fn cut_first(&mut self) {
         let Some(run) = self.runs.pop_front() else { return };
         let ends = run.at + run.len;
@@ -165,7 +166,7 @@ impl Outgoing {
         &self.bytes[run.at..run.at + run.len]
     }
 
-    /// Hands the first runs over, in one system call; how many the socket has taken.
+    /// Hands the first runs over in one system call. Returns the number of runs that the socket has taken.
     fn send(&self, socket: RawFd) -> Result<usize> {
         match (self.runs.front(), self.runs.get(1)) {
             (Some(run), None) if run.frames == 1 => {
@@ -175,8 +176,7 @@ impl Outgoing {
         }
     }
 
-    /// As [`Outgoing::send`], for what is more than one frame. Not inlined: its room on the stack would be made for each lone
-    /// frame as well.
+    /// Like [`Outgoing::send`], for several frames. Not inlined, to keep large arrays out of the stack frame of `send`.
     #[inline(never)]
     fn send_several(&self, socket: RawFd) -> Result<usize> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES];
@@ -190,7 +190,7 @@ impl Outgoing {
                 iov_base: bytes.as_ptr().cast_mut().cast(),
                 iov_len: bytes.len(),
             });
-            // SAFETY: an all-zero msghdr is a valid empty one.
+            // SAFETY: a `msghdr` of zero bytes is valid and empty.
             let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
             let name = run.to.as_bytes();
             if !name.is_empty() {
@@ -207,13 +207,14 @@ impl Outgoing {
             header.write(libc::mmsghdr { msg_hdr: message, msg_len: 0 });
             count += 1;
         }
-        // SAFETY: the first `count` headers have just been written. Each of them points to a vector, a control message and a name that live here or in `self`, and each vector
-        // to bytes of `self`; the kernel only reads them.
+        // SAFETY: the first `count` headers have just been written. Each header points to a vector, a control message
+        // and a name that live in this function or in `self`. Each vector points to bytes of `self`. The kernel only
+        // reads them.
         unsafe { call::sendmmsg(socket, headers.as_mut_ptr().cast(), count, FLAGS) }
     }
 }
 
-/// A control message that says into what pieces the kernel cuts a message.
+/// A control message with the size of the segments into which the kernel cuts a message.
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,
@@ -223,7 +224,7 @@ struct Control {
 
 impl Control {
     fn segment(segment: u16) -> Control {
-        // SAFETY: an all-zero header is a valid value of a plain struct.
+        // SAFETY: zero bytes are a valid value of this plain C struct.
         let mut header: libc::cmsghdr = unsafe { core::mem::zeroed() };
         header.cmsg_level = libc::IPPROTO_UDP;
         header.cmsg_type = UDP_SEGMENT;

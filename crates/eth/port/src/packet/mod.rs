@@ -1,17 +1,17 @@
-//! A port on an Ethernet device: `AF_PACKET`, frames of one EtherType.
+//! A port on an Ethernet device, by `AF_PACKET`, for frames of one EtherType.
 //!
-//! **In**, the kernel copies each frame into a ring in memory that it shares with this process (`TPACKET_V2`): an owner that
-//! spins looks at a word. `TPACKET_V3` would pack frames of all lengths, but hands them over by the block: a lone frame waits
-//! for a timer.
+//! **In:** the kernel copies each frame into a ring in memory that it shares with this process (`TPACKET_V2`). A
+//! polling owner looks at one word. `TPACKET_V3` would pack frames of all lengths, but passes them on in blocks, so a
+//! single frame would wait for a timer.
 //!
-//! **Out**, frames are copied into the kernel, up to 64 in one system call, past the queueing disciplines
-//! (`PACKET_QDISC_BYPASS`). There is a ring for that direction, too, from which the device would take frames
-//! without a copy; it is not used. The kernel gives a slot of it back when the packet is *orphaned*, and a device may do that
-//! before the bytes are read: veth does it with all that goes to another network namespace. A slot that is then written again
-//! changes a frame that is still on its way.
+//! **Out:** the kernel copies up to 64 frames in one system call, and bypasses the queueing disciplines
+//! (`PACKET_QDISC_BYPASS`). The kernel also has a ring for this direction, from which the device takes frames without a
+//! copy. This port does not use it. The kernel returns a slot of this ring when the packet is *orphaned*. A device may
+//! orphan a packet before it reads the bytes. The driver veth does this with all packets to another network namespace.
+//! A new frame in the slot would then change a frame that is still on its way.
 //!
-//! The device is used beside the kernel's own traffic, and not made promiscuous. What has another EtherType never comes
-//! here.
+//! The port shares the device with the kernel's own traffic, and does not make the device promiscuous. Frames with
+//! another EtherType never reach the port.
 
 mod ring;
 
@@ -23,28 +23,28 @@ use crate::{Address, Counters, Descriptors, Error, OpenError, Port, Refused};
 use ring::{Ring, Slot};
 use sovia_sys::{Errno, Fd, call};
 
-/// Frames that one call of [`Port::receive`] takes at most.
+/// Most frames that one call of [`Port::receive`] takes.
 const BATCH: usize = 64;
-/// Bytes of the ring, and of frames between two flushes.
+/// Size of the ring, and most bytes of frames between two flushes.
 const RING: usize = 4 << 20;
 const OUTGOING: usize = 1 << 20;
-/// Bytes of frames that the kernel holds for the device.
+/// Most bytes of frames that the kernel queues for the device.
 const QUEUE: i32 = 4 << 20;
 
-/// How a port is opened.
+/// Options for opening a port.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The device's name.
     pub device: String,
     /// The EtherType of the frames.
     pub ether_type: u16,
-    /// Bytes for which there is to be room in each slot of the ring, if that is more than the device's MTU: the MTU may
-    /// then grow to this.
+    /// Capacity of each slot of the ring, in bytes, if larger than the device's MTU. The MTU can then grow up to this
+    /// value.
     pub room: usize,
 }
 
 impl Config {
-    /// A port on that device, with [`ETHER_TYPE`], for the MTU that the device has.
+    /// Returns the options for a device, with [`ETHER_TYPE`] and slots for the device's current MTU.
     pub fn new(device: &str) -> Config {
         Config { device: device.to_owned(), ether_type: ETHER_TYPE, room: 0 }
     }
@@ -65,13 +65,14 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A port on an Ethernet device of the calling thread's network namespace.
+    /// Opens a port on an Ethernet device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`OpenError`]: `EPERM` without `CAP_NET_RAW`, `ENODEV` or `EMEDIUMTYPE` where there is no such Ethernet device.
+    /// Returns an [`OpenError`]: `EPERM` without `CAP_NET_RAW`, `ENODEV` if the device does not exist, `EMEDIUMTYPE` if
+    /// it is no Ethernet device.
     pub fn open(config: &Config) -> Result<Packet, OpenError> {
         let device = Device::open(&config.device)?;
-        // Without a protocol nothing comes until the socket is bound.
+        // Without a protocol, the socket receives nothing before it is bound.
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket = Fd::make(|| call::socket(libc::AF_PACKET, kind, 0)).step("socket")?;
         let raw = socket.raw();
@@ -96,13 +97,13 @@ impl Packet {
         })
     }
 
-    /// The device's Ethernet address, at which peers reach this port.
+    /// Returns the device's Ethernet address, at which peers reach this port.
     pub fn own(&self) -> [u8; 6] {
         self.device.state.mac
     }
 }
 
-/// `struct sockaddr_ll`.
+/// Returns a `struct sockaddr_ll`.
 fn name(ether_type: u16, index: u32) -> [u8; 20] {
     let mut name = [0; 20];
     name[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
@@ -135,7 +136,7 @@ impl Port for Packet {
             return Err(Refused::Full);
         };
         ethernet::emit(header, *to, self.device.state.mac, self.ether_type);
-        // The socket is bound, and needs no address.
+        // The socket is bound, so sending needs no address.
         self.outgoing.commit(HEADER + len, Name::default());
         Ok(())
     }
@@ -149,7 +150,7 @@ impl Port for Packet {
         match flushed {
             Ok(()) => Ok(self.outgoing.frames()),
             Err(why) => {
-                // What the socket says of a device that is gone is what it said when that went down.
+                // After the device went down, the socket keeps reporting the old error even if the device is gone.
                 self.device.look()?;
                 Err(why.into())
             }
@@ -183,7 +184,8 @@ impl Port for Packet {
     }
 
     fn check(&mut self) -> Result<(), Error> {
-        // The socket keeps the error of a device that went down, and would be readable for ever.
+        // The socket keeps the error of a device that went down, and would stay readable forever. This call clears the
+        // error.
         let _ = call::getsockopt::<i32>(self.socket.raw(), libc::SOL_SOCKET, libc::SO_ERROR);
         self.device.check()
     }
@@ -194,7 +196,7 @@ impl Port for Packet {
     }
 
     fn counters(&mut self) -> Counters {
-        // Frames, and frames lost, since this was last asked.
+        // Number of frames, and of lost frames, since the last query.
         let told = call::getsockopt::<[u32; 2]>(
             self.socket.raw(),
             libc::SOL_PACKET,

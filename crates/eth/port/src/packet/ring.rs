@@ -1,16 +1,16 @@
-//! The ring in which the kernel puts frames: `TPACKET_V2`, one slot a frame.
+//! The ring into which the kernel puts frames: `TPACKET_V2`, one frame per slot.
 //!
-//! Each slot begins with a word that says whose it is. The kernel hands a slot over with a release store, and gets it
-//! back by ours. Lengths and offsets in it are checked against the slot: they are the kernel's, but nothing depends on
-//! that.
+//! The first word of each slot names its owner, the kernel or this process. The kernel passes a slot to this process by
+//! a Release store, and this process returns the slot by a Release store. This code checks lengths and offsets against
+//! the slot, so memory safety does not depend on the kernel's values.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Mapping, Result};
 
-/// Bytes of a block, the unit in which the kernel finds memory.
+/// Bytes of a block, the unit in which the kernel allocates memory.
 const BLOCK: usize = 256 << 10;
-/// Bytes before a frame's Ethernet header and payload: the slot's header, an address, and what aligns the payload.
+/// Bytes before a frame's Ethernet header and payload: the slot's header, an address, and padding.
 const OVERHEAD: usize = 80;
 /// `TPACKET_ALIGNMENT`.
 const ALIGN: usize = 16;
@@ -36,7 +36,7 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Slots for payloads of `frame_max` bytes in about `bytes` of memory.
+    /// Returns a layout with slots for payloads of `frame_max` bytes, in about `bytes` bytes of memory.
     fn of(frame_max: usize, bytes: usize) -> Geometry {
         let slot = (OVERHEAD + frame_max).next_multiple_of(ALIGN);
         let block = BLOCK.max(slot.next_power_of_two());
@@ -46,7 +46,7 @@ impl Geometry {
         Geometry { block, blocks, slot, slots }
     }
 
-    /// Where a slot begins: blocks hold whole slots.
+    /// Returns the offset of a slot. Blocks contain whole slots.
     fn offset(&self, slot: u32) -> usize {
         let in_block = self.block / self.slot;
         (slot / in_block) as usize * self.block as usize
@@ -58,7 +58,7 @@ impl Geometry {
 #[derive(Debug)]
 pub(super) enum Slot<'a> {
     Frame(&'a [u8]),
-    /// Longer than a slot, or not within it.
+    /// The frame is longer than a slot, or does not lie in the slot.
     Malformed,
 }
 
@@ -71,11 +71,11 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Gives a packet socket that is not bound yet a ring of about `bytes` bytes, for frames with payloads of up to
+    /// Creates a ring of about `bytes` bytes for a packet socket that is not bound yet. Slots hold payloads of up to
     /// `frame_max` bytes.
     ///
     /// # Errors
-    /// `ENOMEM`, or that the socket is none of the kind.
+    /// Returns `ENOMEM`, or an error if `socket` is no packet socket.
     pub(super) fn make(socket: RawFd, frame_max: usize, bytes: usize) -> Result<Ring> {
         const V2: i32 = 1;
         call::setsockopt(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &V2)?;
@@ -85,17 +85,18 @@ impl Ring {
         Ok(Ring { mapping: Mapping::of_socket(socket, len, 0)?, geometry, next: 0 })
     }
 
-    /// Lends the next frame, if there is one, to `take`, and gives its slot back to the kernel.
+    /// Lends the next frame to `take`, and returns its slot to the kernel. Returns false if no frame has arrived.
     pub(super) fn next(&mut self, take: impl FnOnce(Slot<'_>)) -> bool {
         let at = self.geometry.offset(self.next);
         // SAFETY: `next` is a slot of the ring, so the whole slot lies in the mapping.
         let slot = unsafe { self.mapping.base().add(at) };
-        // SAFETY: slots are aligned to 16 bytes, and the kernel uses this word as one of four bytes.
+        // SAFETY: slots are aligned to 16 bytes, and the kernel also accesses this word as a whole.
         let status = unsafe { AtomicU32::from_ptr(slot.add(STATUS).cast()) };
         if status.load(Ordering::Acquire) & USER == 0 {
             return false;
         }
-        // SAFETY: within the slot, aligned, and not written by the kernel while the slot is ours.
+        // SAFETY: the fields lie in the slot and are aligned. The kernel does not write to the slot while this process
+        // owns it.
         let (wire_len, len, frame_at) = unsafe {
             (
                 slot.add(WIRE_LEN).cast::<u32>().read() as usize,
@@ -104,7 +105,8 @@ impl Ring {
             )
         };
         if wire_len == len && frame_at + len <= self.geometry.slot as usize {
-            // SAFETY: the bytes lie in the slot, as has just been checked, and stay as they are while it is ours.
+            // SAFETY: the check above ensures that the bytes lie in the slot. The kernel does not change them while
+            // this process owns the slot.
             take(Slot::Frame(unsafe { core::slice::from_raw_parts(slot.add(frame_at), len) }));
         } else {
             take(Slot::Malformed);
@@ -114,7 +116,7 @@ impl Ring {
         true
     }
 
-    /// Slots of the ring.
+    /// Returns the number of slots.
     pub(super) fn slots(&self) -> usize {
         self.geometry.slots as usize
     }

@@ -1,12 +1,13 @@
-//! Sockets of their own for busy peers.
+//! Separate sockets for busy peers.
 //!
-//! Of a socket that is not connected the kernel looks up the route of every datagram, out and in: a fifth of the time that a
-//! small frame takes. So a peer to which many lone frames have gone gets a socket which is bound to the port's own address as well, and
-//! connected to the peer. The kernel hands that one what comes from the peer, and the port's socket all else.
+//! For an unconnected socket, the kernel looks up the route of each datagram, out and in. The lookup takes a fifth of
+//! the time of a small frame. So a peer that has received many lone frames gets a separate socket, which is bound to
+//! the port's address and connected to the peer. The kernel delivers the peer's datagrams to this socket, and all other
+//! datagrams to the port's socket.
 //!
-//! An address may be bound twice only where all sockets that have it say so (`SO_REUSEPORT`). The port's own says it for as
-//! long as that takes; before and after, the address is this port's alone. Meanwhile the new socket may get datagrams of any peer. They are taken
-//! for what they are: each comes with its sender's address.
+//! Several sockets can share an address only if all of them set `SO_REUSEPORT`. The port's socket sets this option only
+//! while a new socket is bound. Before and after, the port alone owns the address. Meanwhile the new socket may receive
+//! datagrams of any peer. The port accepts these datagrams, because each datagram carries its sender's address.
 
 use super::socket;
 use crate::batch::{Name, of_socket_addr};
@@ -14,22 +15,22 @@ use core::net::SocketAddr;
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Errno, Fd, poll};
 
-/// Peers that have a socket of their own at most, and those that are counted.
+/// Most peers with a separate socket, and most peers with a counter.
 const SOCKETS: usize = 8;
 const COUNTED: usize = 32;
-/// Lone frames to a peer after which it is busy.
+/// Number of lone frames that make a peer busy.
 const MANY: u32 = 256;
 
-/// The connected sockets, and an epoll instance with them and the port's own.
+/// The connected sockets, and an epoll instance with these sockets and the port's socket.
 #[derive(Debug)]
 pub(super) struct Busy {
     epoll: Fd,
     connected: Vec<Connected>,
-    /// The one that has brought frames last, if it was one of them.
+    /// The connected socket that received the last frames, if any.
     latest: Option<usize>,
-    /// Lone frames to peers that have no socket of their own.
+    /// Number of lone frames to each peer without a separate socket.
     counts: Vec<(Name, u32)>,
-    /// None can be made, or no more.
+    /// Set if no more sockets can be made.
     is_closed: bool,
 }
 
@@ -41,14 +42,14 @@ struct Connected {
 }
 
 impl Busy {
-    /// None yet, beside a port's own socket.
+    /// Returns an empty set of connected sockets for a port.
     ///
     /// # Errors
-    /// The kernel's, where there can be no epoll instance.
+    /// Returns the kernel's error if no epoll instance can be created.
     pub(super) fn new(port: RawFd, own: &SocketAddr) -> Result<Busy, Errno> {
         let epoll = Fd::make(poll::epoll_create)?;
         watch(&epoll, port)?;
-        // A socket that is connected has one address of its own.
+        // A connected socket needs a concrete address.
         let is_closed = own.ip().is_unspecified();
         let (connected, counts) = (Vec::new(), Vec::new());
         Ok(Busy { epoll, connected, latest: None, counts, is_closed })
@@ -58,12 +59,12 @@ impl Busy {
         self.connected.is_empty()
     }
 
-    /// Readable when any of the sockets is.
+    /// Returns the descriptor that is readable when any of the sockets is.
     pub(super) fn descriptor(&self) -> RawFd {
         self.epoll.raw()
     }
 
-    /// The socket that has brought frames last.
+    /// Returns the socket that received the last frames.
     pub(super) fn latest(&self, port: RawFd) -> RawFd {
         let latest = self.latest.and_then(|at| self.connected.get(at));
         latest.map_or(port, |connected| connected.socket.raw())
@@ -73,7 +74,7 @@ impl Busy {
         self.latest = self.connected.iter().position(|it| it.socket.raw() == socket);
     }
 
-    /// The sockets that have something; the port's own if that cannot be told.
+    /// Returns the readable sockets. If the query fails, returns the port's socket.
     pub(super) fn readable(&self, port: RawFd) -> impl Iterator<Item = RawFd> + use<> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; SOCKETS + 1];
         let found = poll::epoll_wait(self.epoll.raw(), &mut events, Some(0), None);
@@ -84,7 +85,7 @@ impl Busy {
         events.into_iter().take(count).map(|event| event.u64 as RawFd)
     }
 
-    /// The socket of the peer to which a lone frame goes, which gets one if it is busy.
+    /// Returns the socket to a lone frame's peer, and creates a socket if the peer is busy.
     pub(super) fn socket_to(&mut self, to: &Name, port: RawFd, own: &SocketAddr) -> Option<RawFd> {
         if let Some(known) = self.connected.iter().find(|it| it.peer == *to) {
             return Some(known.socket.raw());
@@ -109,7 +110,7 @@ impl Busy {
         }
     }
 
-    /// Counts a lone frame; whether it was one of many.
+    /// Counts a lone frame. Returns true if the peer is busy.
     fn is_busy(&mut self, to: &Name) -> bool {
         let Some(place) = self.counts.iter().position(|(peer, _)| peer == to) else {
             if self.counts.len() == COUNTED {
@@ -126,7 +127,7 @@ impl Busy {
         is_busy
     }
 
-    /// Datagrams that the kernel has dropped since this was last asked, because a queue was full.
+    /// Returns the number of datagrams that the kernel dropped since the last call because a queue was full.
     pub(super) fn missed(&mut self) -> u64 {
         let connected = self.connected.iter_mut();
         connected.map(|it| socket::missed(it.socket.raw(), &mut it.missed)).sum()
@@ -137,7 +138,7 @@ fn watch(epoll: &Fd, socket: RawFd) -> Result<(), Errno> {
     poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, socket, libc::EPOLLIN as u32, socket as u64)
 }
 
-/// A socket with the port's address, connected to a peer.
+/// Returns a socket with the port's address that is connected to a peer.
 fn connect(port: RawFd, own: &SocketAddr, to: &Name) -> Result<Fd, Errno> {
     let (socket, _) = socket::for_frames(own).map_err(|error| error.why)?;
     let raw = socket.raw();
@@ -146,7 +147,7 @@ fn connect(port: RawFd, own: &SocketAddr, to: &Name) -> Result<Fd, Errno> {
     shares(raw, 1)?;
     let bound = shares(port, 1).and_then(|()| call::bind(raw, of_socket_addr(own).as_bytes()));
     let connected = bound.and_then(|()| call::connect(raw, to.as_bytes()));
-    // The new one goes on saying it, for those that follow.
+    // The new socket keeps the option, so that further sockets can share the address.
     shares(port, 0)?;
     connected.map(|_| socket)
 }

@@ -1,15 +1,15 @@
-//! A port for every user: UDP.
+//! A port by UDP, which needs no privilege.
 //!
-//! Consecutive frames of one length to one destination are one datagram as far as the system call goes, and the kernel or the
-//! device cuts it (`UDP_SEGMENT`); on the other side they come joined (`UDP_GRO`). So the way through the kernel, which costs
-//! the same for each message however long it is, is gone once for up to 64 frames.
+//! Consecutive frames of one length to one destination form one datagram for the system call. The kernel or the device
+//! cuts this datagram (`UDP_SEGMENT`), and the receiver's kernel joins the pieces again (`UDP_GRO`). The cost of a
+//! datagram in the kernel hardly depends on its length, so up to 64 frames share this cost.
 //!
-//! Datagrams are sent with "don't fragment", and the kernel's own opinion of the path's MTU does not count
-//! (`IP_PMTUDISC_PROBE`): which length arrives is for the link to find out. A datagram longer than the device's MTU is
-//! refused at once ([`Counters::unsendable`]).
+//! Datagrams have the "don't fragment" bit, and the kernel's estimate of the path MTU does not apply
+//! (`IP_PMTUDISC_PROBE`). The layer above (`link`) finds out which length arrives. The kernel refuses a datagram longer
+//! than the device's MTU at once ([`Counters::unsendable`]).
 //!
-//! A peer with which the port exchanges lone frames all the time gets a socket of its own (`busy`): for one that is connected
-//! the kernel need not look up the route of each frame, out and in.
+//! A peer with which the port often exchanges lone frames gets a separate socket (`busy`). For a connected socket, the
+//! kernel need not look up the route of each frame.
 
 mod busy;
 mod socket;
@@ -22,23 +22,24 @@ use core::net::SocketAddr;
 use sovia_sys::call::RawFd;
 use sovia_sys::{Errno, Fd, call};
 
-/// Bytes that a frame may have: the longest payload of a datagram over IPv4.
+/// Length of the longest frame: the largest payload of a datagram over IPv4.
 pub const FRAME_MAX: usize = 65507;
-/// Bytes of the IP and UDP headers.
+/// Length of the IP and UDP headers.
 const HEADERS_V4: usize = 28;
 const HEADERS_V6: usize = 48;
-/// The MTU that is assumed where nothing else is said.
+/// The default MTU.
 const MTU: usize = 1500;
-/// Bytes of frames between two flushes.
+/// Most bytes of frames between two flushes.
 const BATCH: usize = 4 << 16;
 
-/// Calls among which one looks at all sockets, and not only at the one that has brought frames last.
+/// One of this number of calls looks at all sockets. The other calls look only at the socket that received the last
+/// frames.
 const LOOKS: u32 = 16;
 
 /// A UDP socket.
 #[derive(Debug)]
 pub struct Udp {
-    /// It gets what no connected socket does.
+    /// Receives the datagrams of peers without a connected socket.
     socket: Fd,
     own: SocketAddr,
     frame_max: usize,
@@ -46,20 +47,20 @@ pub struct Udp {
     incoming: Incoming,
     joins: bool,
     busy: Option<Busy>,
-    /// Looks for frames since all sockets were looked at.
+    /// Number of looks since the last look at all sockets.
     looks: u32,
     handed: Handed,
     counters: Counters,
-    /// The number of dropped datagrams that the kernel told last.
+    /// The kernel's last count of dropped datagrams.
     missed: u32,
 }
 
 impl Udp {
-    /// A port bound to `own`; port 0 is any that is free. Frames may have what an MTU of 1500 bytes leaves, until
-    /// [`set_frame_max`](Udp::set_frame_max).
+    /// Opens a port bound to `own`. Port 0 selects a free port. Frames must fit into an MTU of 1500 bytes until
+    /// [`set_frame_max`](Udp::set_frame_max) changes the limit.
     ///
     /// # Errors
-    /// [`OpenError`]: the address is not this host's, or in use.
+    /// Returns an [`OpenError`] if the address does not belong to this host, or is in use.
     pub fn open(own: SocketAddr) -> Result<Udp, OpenError> {
         let (socket, joins) = socket::for_frames(&own)?;
         let raw = socket.raw();
@@ -81,30 +82,32 @@ impl Udp {
         })
     }
 
-    /// From now on busy peers get sockets of their own. To be called before the port's descriptors are asked for. An owner that
-    /// sleeps says so ([`Port::slept`]).
+    /// Gives busy peers separate sockets from now on. Call it before the port's descriptors are first used. An owner
+    /// that sleeps must call [`Port::slept`].
     ///
     /// # Errors
-    /// [`OpenError`]: there are no descriptors left.
+    /// Returns an [`OpenError`] if no descriptors are left.
     pub fn connect_busy_peers(&mut self) -> Result<(), OpenError> {
         self.busy = Some(Busy::new(self.socket.raw(), &self.own).step("epoll")?);
         Ok(())
     }
 
-    /// The address to which the port is bound.
+    /// Returns the address to which the port is bound.
     pub fn own(&self) -> SocketAddr {
         self.own
     }
 
-    /// Sets the length of the longest frame, from 1 to [`FRAME_MAX`] bytes: what the path to every peer takes.
+    /// Sets the length of the longest frame, from 1 to [`FRAME_MAX`] bytes. The paths to all peers must carry this
+    /// length.
     pub fn set_frame_max(&mut self, bytes: usize) {
         self.frame_max = bytes.clamp(1, FRAME_MAX);
     }
 
-    /// The longest frame that the kernel's route to a peer takes; a narrower way behind the first device may take less.
+    /// Returns the longest frame for the kernel's route to a peer. A narrower link after the first device may carry
+    /// less.
     ///
     /// # Errors
-    /// `ENETUNREACH` and the like without a route.
+    /// Returns an error such as `ENETUNREACH` if no route exists.
     pub fn frame_max_to(peer: &SocketAddr) -> Result<usize, Errno> {
         let socket = socket::make(peer)?;
         call::connect(socket.raw(), of_socket_addr(peer).as_bytes())?;
@@ -117,7 +120,7 @@ impl Udp {
     }
 }
 
-/// Hands the frames of a message to `take`; how many. `None` if it cannot be used.
+/// Passes the frames of a message to `take`, and returns their number; `None` if the message is unusable.
 fn frames_of(message: &Message<'_>, take: &mut dyn FnMut(&Address, &[u8], usize)) -> Option<usize> {
     let from = Address::Udp(message.from.filter(|_| !message.is_cut)?);
     take(&from, message.bytes, message.segment);
@@ -125,9 +128,9 @@ fn frames_of(message: &Message<'_>, take: &mut dyn FnMut(&Address, &[u8], usize)
 }
 
 impl Udp {
-    /// Takes the messages of one socket, as many as one system call brings; how many frames they had.
+    /// Receives the messages of one system call from one socket, and returns their number of frames.
     ///
-    /// # Errors
+    /// Returns an [`Error`].
     /// [`Error`].
     fn receive_from(
         &mut self,
@@ -142,7 +145,7 @@ impl Udp {
         self.counters.received += frames as u64;
         self.counters.malformed += malformed;
         match got {
-            // A connected socket tells that nothing has the peer's port open, which is nothing to this port.
+            // `ECONNREFUSED` on a connected socket only says that no socket is bound to the peer's port.
             Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => Ok(frames),
             Err(why) => Err(why.into()),
         }

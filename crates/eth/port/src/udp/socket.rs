@@ -1,4 +1,4 @@
-//! UDP sockets for frames.
+//! Creates UDP sockets for frames.
 
 use crate::OpenError;
 use crate::port::Step;
@@ -6,24 +6,24 @@ use core::net::SocketAddr;
 use sovia_sys::call::RawFd;
 use sovia_sys::{Errno, Fd, call};
 
-/// Bytes of the sockets' queues in the kernel, which halves them if it must.
+/// Length of the socket's queues. The kernel may reduce it.
 const QUEUE: i32 = 4 << 20;
 const UDP_GRO: i32 = 104;
 
-/// A socket of the family of that address.
+/// Returns a socket of the address's family.
 ///
 /// # Errors
-/// The kernel's.
+/// Returns the kernel's errors.
 pub(super) fn make(address: &SocketAddr) -> Result<Fd, Errno> {
     let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     Fd::make(|| call::socket(domain, kind, 0))
 }
 
-/// One that is ready to be bound to that address, and whether the kernel joins datagrams for it.
+/// Returns a socket that is ready to be bound to the address. Also returns true if the kernel joins datagrams for it.
 ///
 /// # Errors
-/// [`OpenError`].
+/// Returns an [`OpenError`].
 pub(super) fn for_frames(own: &SocketAddr) -> Result<(Fd, bool), OpenError> {
     let socket = make(own).step("socket")?;
     let raw = socket.raw();
@@ -47,13 +47,13 @@ pub(super) fn for_frames(own: &SocketAddr) -> Result<(Fd, bool), OpenError> {
     Ok((socket, joins))
 }
 
-/// Datagrams that the kernel has dropped because the socket's queue was full, since it had dropped `before`.
+/// Returns the number of datagrams dropped because the socket's queue was full. `before` is the count of the last call.
 pub(super) fn missed(socket: RawFd, before: &mut u32) -> u64 {
-    // `SO_MEMINFO`, and where the number is in what it tells.
+    // `SO_MEMINFO`, and the position of the counter in its result.
     const MEMINFO: i32 = 55;
     const DROPS: usize = 8;
     let told = call::getsockopt::<[u32; 9]>(socket, libc::SOL_SOCKET, MEMINFO);
-    // The kernel's number is of 32 bits.
+    // The kernel's counter has 32 bits.
     told.map_or(0, |told| {
         u64::from(told[DROPS].wrapping_sub(core::mem::replace(before, told[DROPS])))
     })

@@ -1,31 +1,34 @@
-//! A port on an Ethernet device: `AF_XDP`, frames of one EtherType.
+//! A port on an Ethernet device, by `AF_XDP`, for frames of one EtherType.
 //!
-//! The device runs a program of fifteen instructions for each frame that comes: it gives those of the EtherType to this port's
-//! sockets and leaves all others to the kernel. They come and go in memory that the kernel shares with this process (*chunks*,
-//! whose addresses travel in rings): the kernel's network stack, packet sockets among it, does not see them.
+//! The device runs a program of fifteen instructions for each incoming frame. The program passes frames of the
+//! EtherType to this port's sockets, and all other frames to the kernel. The frames lie in memory that the kernel
+//! shares with this process (*chunks*, whose addresses travel in rings). The kernel's network stack, including packet
+//! sockets, does not see these frames.
 //!
-//! **In**, a frame is read where the driver, or the kernel for it, has put it; an owner that spins looks at a word. **Out**, it is written
-//! once, in the chunk from which the driver sends it, or the kernel copies it. A system call is made where the kernel asks
-//! for one (`XDP_USE_NEED_WAKEUP`): a driver that uses the chunks itself takes what it finds; one that does not wants one for
-//! each 32 frames. [`Port::describe`] tells how it is:
+//! **In:** a frame is read where the driver or the kernel put it. A polling owner looks at one word. **Out:** a frame
+//! is written once, into a chunk. The driver sends from the chunk, or the kernel copies the frame. The port makes a
+//! system call when the kernel requests one (`XDP_USE_NEED_WAKEUP`). A driver that uses the chunks itself finds new
+//! frames on its own. Other drivers need a system call for each 32 frames. [`Port::describe`] returns the mode:
 //!
-//! - *native*: the driver runs the program. *generic*: the kernel does, on a packet that it has made already. The driver's way
-//!   is asked for first;
-//! - *zero-copy*: the driver uses the chunks. *copied*: frames are copied between the chunks and the kernel.
+//! - *native*: the driver runs the program. *generic*: the kernel runs the program, after it has made a packet. The
+//!   port tries native mode first;
+//! - *zero-copy*: the driver uses the chunks. *copied*: the kernel copies frames from and to the chunks.
 //!
-//! A device divides what comes among its receive queues: each has a socket, and all share the chunks. Frames of different
-//! queues may overtake each other. What is sent goes by the first one. Queues that a device gets later (`ethtool -L`) bring
-//! nothing to the port.
+//! A device distributes incoming frames among its receive queues. Each queue has a socket, and all sockets share the
+//! chunks. Frames of different queues may overtake each other. The first socket sends all frames. Queues that a device
+//! gets later (`ethtool -L`) deliver nothing to the port.
 //!
-//! The program belongs to a link (`BPF_LINK_CREATE`) that ends with the port, also when its process is killed. A device has one such program at
-//! a time: a second port on it is refused. A driver may reset a device, and the carrier with it, when a program comes or goes.
+//! The program belongs to a BPF link (`BPF_LINK_CREATE`). The link ends with the port, also when the process is killed.
+//! A device can have only one such program, so a second port on the device is refused. A driver may reset the device
+//! and its carrier when a program is added or removed.
 //!
 //! # Why no crate
 //!
-//! aya (MIT or Apache-2.0, well kept) loads programs from ELF files that a second compiler makes; ours is a table shorter than
-//! such a build. Of the crates for the rings, xdpilone has a licence that we do not take (EUPL), and xsk-rs builds libxdp and
-//! libbpf, in C. All of them call the kernel by libc's symbols, which Sovia interposes where a port is in a program that runs under it. Programs are
-//! loaded by `sovia_sys::bpf`, as the agent's are.
+//! The crate aya (MIT or Apache-2.0, well maintained) loads programs from ELF files, which need a second compiler. Our
+//! table of instructions is shorter than such a build. Of the crates for the rings, xdpilone has a licence that we do
+//! not accept (EUPL). The crate xsk-rs builds libxdp and libbpf, in C. All of them make system calls through libc's
+//! symbols. Sovia interposes these symbols in a program that runs under Sovia. The module `sovia_sys::bpf` loads this
+//! program, and also the agent's programs.
 
 mod program;
 mod queue;
@@ -41,33 +44,34 @@ use sovia_sys::bpf::{Attached, Mode, Program, SocketMap};
 use sovia_sys::call::RawFd;
 use sovia_sys::{Errno, Fd, call, poll};
 
-/// Frames that one call of [`Port::receive`] takes of a queue at most.
+/// Most frames that one call of [`Port::receive`] takes from a queue.
 const BATCH: usize = 64;
-/// Bytes of a chunk: the kernel takes powers of two, from the first to the second.
+/// Smallest and largest size of a chunk in bytes. The kernel accepts powers of two in this range.
 const CHUNK_MIN: usize = 2048;
 const CHUNK_MAX: usize = 4096;
-/// Chunks for frames that come, for all queues and for each at least and at most, and for frames that go.
+/// Number of chunks for incoming frames: for all queues, and minimum and maximum for each queue. Then the number of
+/// chunks for outgoing frames.
 const INCOMING: usize = 8192;
 const INCOMING_MIN: usize = 512;
 const INCOMING_MAX: usize = 2048;
 const OUTGOING: usize = 512;
 
-/// How a port is opened.
+/// Options for opening a port.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The device's name.
     pub device: String,
     /// The EtherType of the frames.
     pub ether_type: u16,
-    /// Bytes for which there is to be room in each chunk, if that is more than the device's MTU: the MTU may then grow to
-    /// this. Frames never have more than 3826 bytes.
+    /// Capacity of each chunk, in bytes, if larger than the device's MTU. The MTU can then grow up to this value. The
+    /// limit is 3826 bytes.
     pub room: usize,
-    /// Leaves the driver's own mode alone, where that is at fault.
+    /// Set to skip native mode, for example if a driver's native mode has a defect.
     pub generic: bool,
 }
 
 impl Config {
-    /// A port on that device, with [`ETHER_TYPE`], for the MTU that the device has.
+    /// Returns the options for a device, with [`ETHER_TYPE`] and chunks for the device's current MTU.
     pub fn new(device: &str) -> Config {
         Config { device: device.to_owned(), ether_type: ETHER_TYPE, room: 0, generic: false }
     }
@@ -76,14 +80,14 @@ impl Config {
 /// `AF_XDP` sockets, one for each receive queue of a device.
 #[derive(Debug)]
 pub struct Xdp {
-    /// Dropped first: frames go to the kernel from then on.
+    /// Field order matters: this field is dropped first, and from then on frames go to the kernel.
     _attached: Attached,
     device: Device,
     ether_type: u16,
-    /// Bytes that a frame has at most, whatever the MTU.
+    /// Most bytes of a frame, whatever the MTU.
     room: usize,
     queues: Vec<Queue>,
-    /// Readable when a queue has frames, where there are several.
+    /// Readable when any queue has frames; `None` if there is only one queue.
     any: Option<Fd>,
     out: Out,
     chunks: Chunks,
@@ -93,11 +97,16 @@ pub struct Xdp {
 }
 
 impl Xdp {
-    /// A port on an Ethernet device of the calling thread's network namespace.
+    /// Opens a port on an Ethernet device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`OpenError`]: `EPERM` without `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`, `ENODEV` or `EMEDIUMTYPE` where there is no such
-    /// Ethernet device, `EBUSY` where another port or program has it, `ENOBUFS` where the process may not lock so much memory.
+    /// Returns an [`OpenError`] with one of these reasons, among others:
+    ///
+    /// - `EPERM`: the process lacks `CAP_NET_RAW`, `CAP_NET_ADMIN` or `CAP_BPF`;
+    /// - `ENODEV`: the device does not exist;
+    /// - `EMEDIUMTYPE`: the device is no Ethernet device;
+    /// - `EBUSY`: another port or program uses the device;
+    /// - `ENOBUFS`: the process may not lock enough memory.
     pub fn open(config: &Config) -> Result<Xdp, OpenError> {
         let device = Device::open(&config.device)?;
         let count =
@@ -162,17 +171,18 @@ impl Xdp {
         })
     }
 
-    /// The device's Ethernet address, at which peers reach this port.
+    /// Returns the device's Ethernet address, at which peers reach this port.
     pub fn own(&self) -> [u8; 6] {
         self.device.state.mac
     }
 
-    /// The socket by which frames go.
+    /// Returns the socket that sends frames.
     fn sender(&self) -> RawFd {
         self.queues[0].raw()
     }
 
-    /// Counts the frames that the kernel has taken since this was last called; how many it has not, and how many it has.
+    /// Counts frames that the kernel has taken since the last call. Returns the number of frames left, and the number
+    /// taken.
     fn count_taken(&mut self) -> (u32, u32) {
         let (left, taken) = self.out.left_and_taken();
         self.counters.sent += u64::from(taken);
@@ -186,7 +196,7 @@ impl From<(&'static str, Errno)> for OpenError {
     }
 }
 
-/// Has the device run the program, in its driver if that can.
+/// Attaches the program to the device, in native mode if the driver can.
 fn attach(program: &Program, device: u32, generic: bool) -> sovia_sys::Result<(Attached, Mode)> {
     if !generic {
         match Attached::new(program, device, Mode::Native) {
@@ -194,14 +204,14 @@ fn attach(program: &Program, device: u32, generic: bool) -> sovia_sys::Result<(A
             Err(why @ (Errno::EBUSY | Errno::EEXIST | Errno::EPERM | Errno::ENODEV)) => {
                 return Err(why);
             }
-            // The driver cannot, or not with this MTU, these offloads, so few queues.
+            // The driver cannot use native mode, or not with this MTU, these offloads or this number of queues.
             Err(_) => {}
         }
     }
     Attached::new(program, device, Mode::Generic).map(|attached| (attached, Mode::Generic))
 }
 
-/// A descriptor that is readable while one of the sockets is.
+/// Returns a descriptor that is readable while any of the sockets is.
 fn any_of(queues: &[Queue]) -> sovia_sys::Result<Fd> {
     let any = Fd::make(poll::epoll_create)?;
     for queue in queues {
@@ -249,7 +259,7 @@ impl Port for Xdp {
             let (now_left, taken) = self.count_taken();
             left = now_left;
             match woken {
-                // One of those that were taken has been dropped by the device.
+                // The device has dropped one of the frames that it had taken.
                 Err(why @ Errno::EBUSY) if taken > 0 => {
                     self.counters.sent -= 1;
                     self.counters.unsendable += 1;
@@ -259,7 +269,7 @@ impl Port for Xdp {
                     self.device.look()?;
                     return Err(why.into());
                 }
-                // Those that were taken were as many as one call takes, or as there was memory or room for.
+                // The call took as many frames as one call can, or as memory and room allowed.
                 _ => {}
             }
             if taken == 0 {
@@ -267,7 +277,7 @@ impl Port for Xdp {
             }
         }
         self.out.take_back(&self.chunks);
-        // A driver that uses the chunks itself takes the others in its own time.
+        // A driver that uses the chunks itself takes the other frames without a system call.
         let waits = !self.is_zero_copy || !self.out.has_room();
         Ok(if waits { left as usize } else { 0 })
     }
@@ -299,7 +309,8 @@ impl Port for Xdp {
     }
 
     fn check(&mut self) -> Result<(), Error> {
-        // A socket keeps the error of a device that has gone, and would be readable for ever.
+        // A socket keeps the error of a device that is gone, and would stay readable forever. This call clears the
+        // error.
         for queue in &self.queues {
             let _ = call::getsockopt::<i32>(queue.raw(), libc::SOL_SOCKET, libc::SO_ERROR);
         }
@@ -315,7 +326,7 @@ impl Port for Xdp {
     }
 
     fn counters(&mut self) -> Counters {
-        // Each socket's number is of all the time.
+        // Each socket counts from its creation.
         self.counters.missed = self.queues.iter().map(Queue::missed).sum();
         self.count_taken();
         self.counters

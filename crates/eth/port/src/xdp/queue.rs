@@ -4,45 +4,45 @@ use super::ring::{Came, Chunk, Chunks, Done, Fill, Received, Sending};
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Errno, Fd, Result, poll};
 
-/// Bytes of frames that the kernel copies for the device before it takes no more.
+/// Most bytes of frames that the kernel copies for the device.
 const QUEUE: i32 = 4 << 20;
 
-/// How often a queue is asked for again, a millisecond later, while it is in use.
+/// Number of attempts to bind to a busy queue, one millisecond apart.
 const TRIES: usize = 2000;
 
-/// What one queue brings.
+/// The incoming frames of one queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     socket: Fd,
     received: Received,
     fill: Fill,
-    /// Frames that one batch has taken out of `received`, and whose room the kernel is to have back.
+    /// Set if the current batch has taken frames from `received`, whose entries the kernel must get back.
     taken: bool,
 }
 
-/// The way out, by the first queue's socket.
+/// The outgoing frames, through the first queue's socket.
 #[derive(Debug)]
 pub(super) struct Out {
     sending: Sending,
     done: Done,
     free: Vec<Chunk>,
-    /// Frames that the kernel had taken when it was last asked.
+    /// Number of frames that the kernel had taken at the last look.
     taken: u32,
 }
 
-/// Whether frames are copied between the chunks and the kernel.
+/// Choice between copied frames and zero-copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Copies {
     Always,
-    /// Where the driver cannot use the chunks itself.
+    /// Copies only if the driver cannot use the chunks itself.
     IfItMust,
 }
 
-/// Why there is no socket, and the step that failed.
+/// The step that failed, and the kernel's error.
 type Refused = (&'static str, Errno);
 
 impl Queue {
-    /// A socket that is not bound yet, with rings for the chunks `into`, a power of two.
+    /// Creates a socket that is not bound yet, with rings for the chunks `into`. Their number must be a power of two.
     pub(super) fn make(into: Vec<Chunk>) -> core::result::Result<Queue, Refused> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket =
@@ -59,7 +59,7 @@ impl Queue {
         self.socket.raw()
     }
 
-    /// The way out by this queue's socket, for frames in these chunks, a power of two.
+    /// Returns the sending side of this queue's socket. `free` are its chunks, and their number must be a power of two.
     pub(super) fn out(&self, free: Vec<Chunk>) -> core::result::Result<Out, Refused> {
         let (raw, count) = (self.raw(), free.len() as u32);
         call::setsockopt(raw, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &QUEUE)
@@ -73,10 +73,10 @@ impl Queue {
         })
     }
 
-    /// Binds the socket to a queue of a device; it uses its own chunks, or those of the socket `shares`.
+    /// Binds the socket to a queue of a device. The socket uses its own chunks, or the chunks of the socket `shares`.
     ///
     /// # Errors
-    /// `EBUSY` where another socket is bound to the queue.
+    /// Returns `EBUSY` if another socket is bound to the queue.
     pub(super) fn bind(
         &self,
         device: u32,
@@ -85,7 +85,7 @@ impl Queue {
         shares: Option<RawFd>,
     ) -> Result<()> {
         let flags = match (shares, copies) {
-            // It is as the other one is.
+            // The kernel takes the mode of the other socket.
             (Some(_), _) => libc::XDP_SHARED_UMEM,
             (None, Copies::Always) => libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP,
             (None, Copies::IfItMust) => libc::XDP_USE_NEED_WAKEUP,
@@ -97,7 +97,7 @@ impl Queue {
         name[4..8].copy_from_slice(&device.to_ne_bytes());
         name[8..12].copy_from_slice(&queue.to_ne_bytes());
         name[12..].copy_from_slice(&shares.unwrap_or(0).to_ne_bytes());
-        // The kernel lets go of a queue some time after the last socket there was closed, and says nothing when it has.
+        // The kernel releases a queue some time after its last socket was closed, and does not report the release.
         let mut bound = call::bind(self.raw(), &name);
         for _ in 0..TRIES {
             if bound != Err(Errno::EBUSY) {
@@ -109,20 +109,21 @@ impl Queue {
         bound
     }
 
-    /// Makes the ring of chunks that have been sent, which the kernel wants of a socket that never sends, too.
+    /// Creates the completion ring. The kernel requires this ring even for a socket that never sends.
     pub(super) fn sends_nothing(&self) -> core::result::Result<(), Refused> {
         let option = libc::XDP_UMEM_COMPLETION_RING;
         call::setsockopt(self.raw(), libc::SOL_XDP, option, &1u32)
             .map_err(|why| ("XDP_UMEM_COMPLETION_RING", why))
     }
 
-    /// Whether the driver puts frames into the chunks itself.
+    /// Returns true if the driver puts frames into the chunks itself.
     pub(super) fn is_zero_copy(&self) -> bool {
         call::getsockopt::<u32>(self.raw(), libc::SOL_XDP, libc::XDP_OPTIONS)
             .is_ok_and(|flags| flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// Frames that the kernel has lost, since there was no chunk for them, they were longer than one, or the ring was full.
+    /// Returns the number of frames that the kernel lost: no chunk was free, the frame was longer than a chunk, or the
+    /// ring was full.
     pub(super) fn missed(&self) -> u64 {
         // `struct xdp_statistics`.
         let told: Result<[u64; 6]> =
@@ -130,7 +131,7 @@ impl Queue {
         told.map_or(0, |[dropped, _, _, ring_was_full, ..]| dropped + ring_was_full)
     }
 
-    /// The next frame, if there is one; `Err` for one that lies in no chunk.
+    /// Returns the next frame, or `None`. Returns `Err` for a frame that lies in no chunk.
     pub(super) fn next(&mut self, chunks: &Chunks) -> Option<core::result::Result<Came, ()>> {
         let came = self.received.next(chunks)?;
         self.taken = true;
@@ -141,12 +142,12 @@ impl Queue {
         }))
     }
 
-    /// A frame's chunk is free for the next one.
+    /// Returns a frame's chunk, for the next frame.
     pub(super) fn give_back(&mut self, came: Came) {
         self.fill.give(came.chunk);
     }
 
-    /// Ends a batch: the kernel has all that has been given back.
+    /// Ends a batch: passes all returned chunks to the kernel.
     pub(super) fn end_batch(&mut self) {
         let taken = core::mem::take(&mut self.taken);
         if taken {
@@ -156,15 +157,15 @@ impl Queue {
             self.fill.publish();
         }
         if self.fill.wants_wakeup() {
-            // It fails where there is nothing to wake.
+            // The call fails if no driver needs a wake-up.
             let _ = call::recv(self.raw(), &mut [], libc::MSG_DONTWAIT);
         }
     }
 }
 
 impl Out {
-    /// A chunk for the next frame, which stays the next one until it is given away. `None` while there is no free chunk, or
-    /// no room in the ring for one.
+    /// Lends a chunk for the next frame. Repeated calls lend the same chunk until [`commit`](Out::commit). `None` if no
+    /// chunk is free, or the ring is full.
     pub(super) fn slot(&mut self, chunks: &Chunks) -> Option<&mut Chunk> {
         if self.free.is_empty() {
             self.take_back(chunks);
@@ -172,8 +173,8 @@ impl Out {
         if self.sending.has_room() { self.free.last_mut() } else { None }
     }
 
-    /// Gives the first `len` bytes of the slot to the kernel, from the next [`publish`](Out::publish) on. Without a slot it
-    /// does nothing.
+    /// Passes the first `len` bytes of the slot to the kernel, at the next [`publish`](Out::publish). Does nothing
+    /// without a slot.
     pub(super) fn commit(&mut self, len: usize) {
         let Some(chunk) = self.free.pop() else { return };
         if let Err(chunk) = self.sending.give(chunk, len) {
@@ -185,7 +186,7 @@ impl Out {
         self.sending.publish();
     }
 
-    /// Takes back the chunks of frames that have gone.
+    /// Takes back the chunks of sent frames.
     pub(super) fn take_back(&mut self, chunks: &Chunks) {
         self.done.take_back(chunks, &mut self.free);
     }
@@ -195,13 +196,13 @@ impl Out {
         !self.free.is_empty() && self.sending.has_room()
     }
 
-    /// Frames that the kernel has not taken, and how many it has since this was last asked.
+    /// Returns the number of frames that the kernel has not taken, and the number taken since the last call.
     pub(super) fn left_and_taken(&mut self) -> (u32, u32) {
         let (left, taken) = self.sending.left_and_taken();
         (left, taken.wrapping_sub(core::mem::replace(&mut self.taken, taken)))
     }
 
-    /// Whether the kernel takes frames in a system call only.
+    /// Returns true if the kernel takes frames only in a system call.
     pub(super) fn wants_wakeup(&self) -> bool {
         self.sending.wants_wakeup()
     }

@@ -1,48 +1,49 @@
-//! The memory that `AF_XDP` sockets share with this process: chunks for frames, and rings in which their addresses go to and
-//! fro.
+//! The memory that `AF_XDP` sockets share with this process: chunks for frames, and rings that carry the chunks'
+//! addresses.
 //!
-//! A chunk is the kernel's or this process's at any time. Here that is a type: code that has a [`Chunk`] may read or write its
-//! bytes, and putting it in a ring takes it away. A ring has one producer and one consumer, each with a counter of its own
-//! that the other one reads: entries are written before the counter that hands them over is stored (release), and read after it has
-//! been loaded (acquire).
+//! At any time, either the kernel or this process owns a chunk. A type expresses ownership: only code with a [`Chunk`]
+//! may read or write the bytes, and putting the chunk into a ring consumes the value. A ring has one producer and one
+//! consumer. Each has a counter that the other side reads. The producer writes entries before its Release store of the
+//! counter. The consumer reads entries after its Acquire load of the counter.
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Mapping, Result};
 
-/// Bytes that the kernel leaves free in a chunk before a frame that has come: `XDP_PACKET_HEADROOM`.
+/// Bytes that the kernel leaves free in a chunk before an incoming frame: `XDP_PACKET_HEADROOM`.
 pub(super) const HEADROOM: usize = 256;
 
-/// A chunk that is this process's, by the address of its first byte.
+/// A chunk that this process owns, identified by the offset of its first byte.
 #[derive(Debug)]
 pub(super) struct Chunk(u64);
 
-/// The chunks, one behind the other. There is one such memory for all sockets of a port, so a [`Chunk`] names its own.
+/// The chunks, in contiguous memory. All sockets of a port share one such memory, so a [`Chunk`] needs no reference to
+/// it.
 #[derive(Debug)]
 pub(super) struct Chunks {
     mapping: Mapping,
-    /// Bytes of each, a power of two.
+    /// Size of a chunk, a power of two.
     size: usize,
 }
 
 impl Chunks {
-    /// So many chunks of that size, a power of two. All of them are this process's.
+    /// Creates `count` chunks of `size` bytes, a power of two. This process owns all of them.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// Returns `ENOMEM`.
     pub(super) fn make(size: usize, count: usize) -> Result<(Chunks, Vec<Chunk>)> {
         let mapping = Mapping::private(size * count)?;
-        // After a fork the kernel would go on with pages that this process has no longer.
+        // After a fork the kernel would use pages that this process no longer has.
         mapping.stays_out_of_copies();
         let all = (0..count).map(|n| Chunk((n * size) as u64)).collect();
         Ok((Chunks { mapping, size }, all))
     }
 
-    /// Has the sockets that share with this one use these chunks.
+    /// Registers the chunks for a socket, and for all sockets that share with it.
     ///
     /// # Errors
-    /// `ENOBUFS` where more memory would be locked than the process may lock.
+    /// Returns `ENOBUFS` if the process may not lock enough memory.
     pub(super) fn register(&self, socket: RawFd) -> Result<()> {
         let chunks = libc::xdp_umem_reg {
             addr: self.mapping.base().expose_provenance() as u64,
@@ -52,33 +53,33 @@ impl Chunks {
             flags: 0,
             tx_metadata_len: 0,
         };
-        // The kernel keeps the pages until the sockets are closed, whatever becomes of the mapping.
+        // The kernel keeps the pages until the sockets are closed, even after the mapping ends.
         call::setsockopt(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &chunks)
     }
 
-    /// The bytes of a frame that has come.
+    /// Returns the bytes of an incoming frame.
     pub(super) fn frame<'a>(&'a self, came: &'a Came) -> &'a [u8] {
-        // SAFETY: `Received::next` has checked that the range lies in its chunk. The chunk is this process's while `came` is
-        // borrowed, and nothing writes to it.
+        // SAFETY: `Received::next` has checked that the range lies in its chunk. This process owns the chunk while
+        // `came` is borrowed, and no code writes to it.
         unsafe { core::slice::from_raw_parts(self.mapping.base().add(came.at), came.len) }
     }
 
-    /// The bytes of a chunk.
+    /// Returns the bytes of a chunk.
     pub(super) fn bytes<'a>(&'a mut self, chunk: &'a mut Chunk) -> &'a mut [u8] {
-        // SAFETY: chunks lie in the mapping: `make` and `chunk_at` make no others. This one is this process's, and borrowed
-        // for as long as the bytes are.
+        // SAFETY: `make` and `chunk_at` create only chunks in the mapping. This process owns the chunk, which stays
+        // borrowed as long as the bytes.
         unsafe {
             core::slice::from_raw_parts_mut(self.mapping.base().add(chunk.0 as usize), self.size)
         }
     }
 
-    /// The chunk in which an address lies that the kernel has given back.
+    /// Returns the chunk of an address that the kernel has given back.
     fn chunk_at(&self, address: u64) -> Option<Chunk> {
         (address < self.mapping.len() as u64).then(|| Chunk(address & !(self.size as u64 - 1)))
     }
 }
 
-/// A frame in a chunk that has just come.
+/// An incoming frame in its chunk.
 #[derive(Debug)]
 pub(super) struct Came {
     pub(super) chunk: Chunk,
@@ -86,7 +87,7 @@ pub(super) struct Came {
     len: usize,
 }
 
-/// A socket's ring, as `XDP_MMAP_OFFSETS` says it lies.
+/// A ring of a socket, with the layout from `XDP_MMAP_OFFSETS`.
 #[derive(Debug)]
 struct Ring<T> {
     mapping: Mapping,
@@ -98,7 +99,7 @@ struct Ring<T> {
     _of: PhantomData<T>,
 }
 
-/// What a ring is for: the option that makes it, where it is mapped, and which of four [`Ring`]s it is in
+/// The kind of a ring: the option that creates it, its offset for `mmap`, and its position among the four rings in
 /// `XDP_MMAP_OFFSETS`.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
@@ -108,7 +109,7 @@ struct Kind {
 }
 
 impl<T: Copy> Ring<T> {
-    /// A ring of `count` entries, a power of two, of a socket that is not bound yet.
+    /// Creates a ring for a socket that is not bound yet. `count` is the number of entries, a power of two.
     fn make(socket: RawFd, kind: Kind, count: u32) -> Result<Ring<T>> {
         call::setsockopt(socket, libc::SOL_XDP, kind.option, &count)?;
         let all: [u64; 16] = call::getsockopt(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
@@ -120,11 +121,12 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `at` is one of the three offsets that the kernel has told: an aligned word in the mapping, which both sides use as an atomic one.
+        // SAFETY: `at` is one of the three offsets from the kernel. The offset names an aligned word in the mapping,
+        // which both sides access only atomically.
         unsafe { AtomicU32::from_ptr(self.mapping.base().add(at).cast()) }
     }
 
-    /// The entry with that number, counted on from the ring's first one.
+    /// Returns the entry with this number, modulo the ring's length.
     fn entry(&self, number: u32) -> *mut T {
         let at = self.entries + (number & (self.count - 1)) as usize * size_of::<T>();
         // SAFETY: the mapping has `count` entries from `entries` on.
@@ -132,12 +134,12 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// A ring in which this process puts entries. They are the kernel's after [`publish`](Given::publish).
+/// A ring into which this process puts entries. The kernel owns them after [`publish`](Given::publish).
 #[derive(Debug)]
 struct Given<T> {
     ring: Ring<T>,
     next: u32,
-    /// The kernel's counter, when it was last looked at.
+    /// The kernel's counter, as of the last look.
     taken: u32,
 }
 
@@ -155,22 +157,22 @@ impl<T: Copy> Given<T> {
         if !self.has_room() {
             return false;
         }
-        // SAFETY: `entry` keeps the pointer within the ring, aligned. `has_room` has seen the kernel's counter pass the entry
-        // that was there, and the kernel reads the new one after `publish` only.
+        // SAFETY: `entry` returns an aligned pointer within the ring. `has_room` has seen the kernel's counter pass the
+        // old entry. The kernel reads the new entry only after `publish`.
         unsafe { self.ring.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
     }
 
-    /// Entries that the kernel has not taken yet, or has not been told of.
+    /// Returns the number of entries that the kernel has not taken, including unpublished ones.
     fn left(&mut self) -> u32 {
-        // SYNC: pairs with the kernel's release of entries that it has read: they may be written again.
+        // SYNC: pairs with the kernel's release store after it has read the entries. This process may write them again.
         self.taken = self.ring.word(self.ring.consumer).load(Ordering::Acquire);
         self.next.wrapping_sub(self.taken)
     }
 
     fn publish(&self) {
-        // SYNC: the entries, and the bytes of their chunks, are written before the kernel sees them.
+        // SYNC: pairs with the kernel's acquire load. The kernel sees the entries, and the bytes of their chunks.
         self.ring.word(self.ring.producer).store(self.next, Ordering::Release);
     }
 
@@ -180,32 +182,35 @@ impl<T: Copy> Given<T> {
     }
 }
 
-/// A ring from which this process takes entries. The kernel has their room back after [`publish`](Taken::publish).
+/// A ring from which this process takes entries. The kernel may reuse them after [`publish`](Taken::publish).
 #[derive(Debug)]
 struct Taken<T> {
     ring: Ring<T>,
     next: u32,
-    /// The kernel's counter, when it was last looked at.
+    /// The kernel's counter, as of the last look.
     there: u32,
 }
 
 impl<T: Copy> Taken<T> {
     fn take(&mut self) -> Option<T> {
         if self.next == self.there {
-            // SYNC: pairs with the kernel's release of entries, and of the bytes that they name.
+            // SYNC: pairs with the kernel's release store after it has written the entries and the bytes of their
+            // chunks.
             self.there = self.ring.word(self.ring.producer).load(Ordering::Acquire);
             if self.next == self.there {
                 return None;
             }
         }
-        // SAFETY: within the ring and aligned; the kernel has written it, and writes it again after `publish` only.
+        // SAFETY: `entry` returns an aligned pointer within the ring. The kernel has written the entry, and writes it
+        // again only after `publish`.
         let entry = unsafe { self.ring.entry(self.next).read() };
         self.next = self.next.wrapping_add(1);
         Some(entry)
     }
 
     fn publish(&self) {
-        // SYNC: the entries are read before the kernel writes to their room.
+        // SYNC: pairs with the kernel's acquire load. This process has read the entries before the kernel writes them
+        // again.
         self.ring.word(self.ring.consumer).store(self.next, Ordering::Release);
     }
 }
@@ -242,7 +247,7 @@ impl Fill {
         Fill { given: Given { ring, next: 0, taken: 0 }, waiting: Vec::new() }
     }
 
-    /// Gives a chunk to the kernel, from the next [`publish`](Fill::publish) on that finds room for it.
+    /// Passes a chunk to the kernel, at the next [`publish`](Fill::publish) that finds room.
     pub(super) fn give(&mut self, chunk: Chunk) {
         if !self.given.put(chunk.0) {
             self.waiting.push(chunk);
@@ -260,13 +265,13 @@ impl Fill {
         !self.waiting.is_empty()
     }
 
-    /// Returns true if the kernel looks into the ring in a system call only.
+    /// Returns true if the kernel looks at the ring only in a system call.
     pub(super) fn wants_wakeup(&self) -> bool {
         self.given.wants_wakeup()
     }
 }
 
-/// Frames that have come.
+/// Incoming frames.
 #[derive(Debug)]
 pub(super) struct Received(Taken<libc::xdp_desc>);
 
@@ -277,7 +282,8 @@ impl Received {
         Ok(Received(Taken { ring: Ring::make(socket, kind, count)?, next: 0, there: 0 }))
     }
 
-    /// The next frame, if there is one; `Err` with the chunk, if it has one, for a frame that lies in none.
+    /// Returns the next frame, or `None`. Returns `Err` for a frame that does not lie in a chunk, with the chunk if it
+    /// has one.
     pub(super) fn next(
         &mut self,
         chunks: &Chunks,
@@ -296,7 +302,7 @@ impl Received {
     }
 }
 
-/// Frames that are to go.
+/// Outgoing frames.
 #[derive(Debug)]
 pub(super) struct Sending(Given<libc::xdp_desc>);
 
@@ -317,10 +323,10 @@ impl Sending {
         self.0.has_room()
     }
 
-    /// Gives the first `len` bytes of a chunk to the kernel as a frame, from the next [`publish`](Sending::publish) on.
+    /// Passes the first `len` bytes of a chunk to the kernel as a frame, at the next [`publish`](Sending::publish).
     ///
     /// # Errors
-    /// The chunk, if the ring is full.
+    /// Returns the chunk if the ring is full.
     pub(super) fn give(&mut self, chunk: Chunk, len: usize) -> core::result::Result<(), Chunk> {
         let entry = libc::xdp_desc { addr: chunk.0, len: len as u32, options: 0 };
         if self.0.put(entry) { Ok(()) } else { Err(chunk) }
@@ -330,18 +336,18 @@ impl Sending {
         self.0.publish();
     }
 
-    /// Frames that the kernel has not taken yet, and those that it has, counted on modulo 2^32.
+    /// Returns the number of frames that the kernel has not taken, and the total number taken, modulo 2^32.
     pub(super) fn left_and_taken(&mut self) -> (u32, u32) {
         (self.0.left(), self.0.taken)
     }
 
-    /// Whether the kernel looks into the ring in a system call only.
+    /// Returns true if the kernel looks at the ring only in a system call.
     pub(super) fn wants_wakeup(&self) -> bool {
         self.0.wants_wakeup()
     }
 }
 
-/// Chunks of frames that have gone.
+/// Chunks of sent frames.
 #[derive(Debug)]
 pub(super) struct Done(Taken<u64>);
 
@@ -355,7 +361,7 @@ impl Done {
         Ok(Done(Taken { ring: Ring::make(socket, kind, count)?, next: 0, there: 0 }))
     }
 
-    /// Takes back all that have gone.
+    /// Takes back the chunks of all sent frames.
     pub(super) fn take_back(&mut self, chunks: &Chunks, free: &mut Vec<Chunk>) {
         let before = self.0.next;
         while let Some(address) = self.0.take() {
@@ -429,7 +435,7 @@ mod tests {
     fn fill_ring_takes_a_chunk_back_before_the_kernel_frees_its_entry() {
         let mut fill = filled(Fill::entries(4), 4);
         let mut kernel = Kernel::default();
-        // The kernel hands over the frames and has not stored its counter yet.
+        // The kernel hands over the frames, but has not stored its counter yet.
         let received = [(); 4].map(|()| kernel.take(&fill.given.ring).unwrap());
         received.into_iter().for_each(|chunk| fill.give(Chunk(chunk)));
         fill.publish();

@@ -1,4 +1,4 @@
-//! A pair of veth devices in a network namespace of the test's own.
+//! A pair of veth devices in a separate network namespace.
 
 use sovia_port::{Address, Port};
 use sovia_sys::netns;
@@ -7,7 +7,7 @@ use std::process::Command;
 /// Runs `ip` in the network namespace of the calling thread.
 ///
 /// # Panics
-/// If it fails.
+/// Panics if the command fails.
 #[track_caller]
 pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
@@ -15,7 +15,7 @@ pub(crate) fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {said}");
 }
 
-/// Whether `ip link` shows a word of a device.
+/// Returns true if the output of `ip link` for a device contains `word`.
 #[allow(dead_code, reason = "not every test program asks")]
 pub(crate) fn link_shows(device: &str, word: &str) -> bool {
     let output = Command::new("ip").args(["link", "show", "dev", device]).output().unwrap();
@@ -23,13 +23,13 @@ pub(crate) fn link_shows(device: &str, word: &str) -> bool {
     String::from_utf8_lossy(&output.stdout).contains(word)
 }
 
-/// Runs `test` on a thread whose network namespace holds the devices "one" and "other", each other's peers, and nothing else.
-/// Where that cannot be, it says why, and the test counts as skipped.
+/// Runs `test` on a thread in a new network namespace with two devices, "one" and "other", which are connected with
+/// each other. If this is not possible, prints the reason and skips the test.
 pub(crate) fn with_veth(name: &str, test: impl FnOnce() + Send) {
     with_queues(name, 1, test);
 }
 
-/// [`with_veth`], with so many queues of each device in either direction.
+/// Like [`with_veth`], with `queues` queues per device and direction.
 pub(crate) fn with_queues(name: &str, queues: usize, test: impl FnOnce() + Send) {
     let run = || {
         if let Err(why) = netns::fresh() {
@@ -57,10 +57,10 @@ pub(crate) fn with_queues(name: &str, queues: usize, test: impl FnOnce() + Send)
     });
 }
 
-/// Has the calling thread run on the processor with that number.
+/// Binds the calling thread to one processor.
 #[allow(dead_code, reason = "not every test program asks")]
 pub(crate) fn run_on(processor: u32) {
-    // SAFETY: an all-zero set is a valid empty one, and the call reads one set of that size.
+    // SAFETY: a set of zero bytes is valid and empty. The call reads one set of the given size.
     let refused = unsafe {
         let mut set: libc::cpu_set_t = core::mem::zeroed();
         libc::CPU_SET(processor as usize, &mut set);
@@ -77,7 +77,7 @@ pub(crate) fn put(port: &mut impl Port, frame: &[u8], to: &Address) {
     port.commit(frame.len(), to).unwrap();
 }
 
-/// Everything that has come, without the senders.
+/// Returns all arrived frames, without their senders.
 #[track_caller]
 pub(crate) fn contents(port: &mut impl Port) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
@@ -85,7 +85,7 @@ pub(crate) fn contents(port: &mut impl Port) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Waits until `count` frames have come; the harness's time limit is the watchdog.
+/// Waits until `count` frames have arrived. The test harness limits the time.
 #[track_caller]
 pub(crate) fn await_frames(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
@@ -96,8 +96,8 @@ pub(crate) fn await_frames(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Of `accepted` frames that `one` has taken, which begin with their numbers, each has come to `other` in its turn or is counted, and
-/// some are lost because a ring was full.
+/// Checks the frames that `one` has accepted, which begin with their numbers. `other` received each frame in order, or
+/// a counter has it. At least one frame was lost because a ring was full.
 #[allow(dead_code, reason = "not every test program asks")]
 #[track_caller]
 pub(crate) fn are_accounted_for(one: &mut impl Port, other: &mut impl Port, accepted: u32) {
@@ -114,8 +114,8 @@ pub(crate) fn are_accounted_for(one: &mut impl Port, other: &mut impl Port, acce
     assert!(numbers.is_sorted());
 }
 
-/// What is for another address does not come, what is for everyone does, and one frame of another EtherType that has gone to
-/// `other`'s device before is counted there.
+/// Checks that `other` receives broadcast frames, but not frames for another address. Also checks that one earlier
+/// frame of another EtherType has been counted at `other`'s device.
 #[allow(dead_code, reason = "not every test program asks")]
 #[track_caller]
 pub(crate) fn only_ours_come(one: &mut impl Port, other: &mut impl Port, to: &Address) {

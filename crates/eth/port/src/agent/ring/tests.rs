@@ -1,4 +1,4 @@
-//! The rings against a queue, and against a process that writes what it likes.
+//! Compares the rings with a queue, and tests them against a process that writes anything.
 
 use super::*;
 use rand_chacha::ChaCha8Rng;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 const AT: Address = Address::Mac([2, 0, 0, 0, 0, 9]);
 
-/// The agent's ends, the program's ends.
+/// Returns the agent's ends and the program's ends.
 fn rings(frame_max: usize) -> ((Consumer, Producer), (Producer, Consumer)) {
     let geometry = Geometry::of(frame_max).unwrap();
     let (consumer, producer, file) = make(geometry).unwrap();
@@ -26,14 +26,14 @@ fn rings_are_queues() {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         let longest = 1 + dice.next_u32() as usize % 3000;
         let ((mut heard, mut told), (mut sent, mut came)) = rings(longest);
-        // So that counters wrap.
+        // Starts shortly before the counters wrap.
         let start = 0u32.wrapping_sub(dice.next_u32() % 100);
         for (producer, consumer) in [(&mut sent, &mut heard), (&mut told, &mut came)] {
             (producer.next, producer.taken, consumer.next) = (start, start, start);
             consumer.ring.taken().store(start, Ordering::Relaxed);
             let mut queue = VecDeque::new();
             let count = consumer.ring.geometry().count as usize;
-            // What the lap before has left.
+            // Writes the stamps of the lap before.
             for n in (1..=count as u32).map(|back| start.wrapping_sub(back)) {
                 let slot = consumer.ring.slot(n);
                 let stamp = u64::from(n.wrapping_add(1));
@@ -81,7 +81,7 @@ fn frame_longer_than_the_rings_are_for_is_refused() {
     assert!(!sent.commit(&AT, 101));
 }
 
-/// What a program can write: heads, addresses, counters.
+/// Writes what a program can write: heads, addresses and counters.
 #[test]
 fn what_cannot_be_true_is_broken() {
     let ((heard, _), (sent, _)) = rings(100);
@@ -113,12 +113,12 @@ fn what_cannot_be_true_is_broken() {
     }
     came.ring.taken().store(count, Ordering::Relaxed);
     assert_eq!(told.put(&AT, b"frame"), Ok(true));
-    // It had taken more than that.
+    // The consumer had already taken more frames.
     came.ring.taken().store(1, Ordering::Relaxed);
     assert_eq!(told.has_room(count), Err(Broken));
 }
 
-/// Whatever bytes the other process writes at whatever time, the agent's end finds frames that are whole, nothing, or [`Broken`].
+/// Whatever the other process writes at any time, the agent's end finds whole frames, nothing, or [`Broken`].
 #[test]
 fn scribbles_end_as_frames_or_errors() {
     for seed in 0..200 {
@@ -138,7 +138,7 @@ fn scribbles_end_as_frames_or_errors() {
                 1 => u64::from(heard.next.wrapping_add(1)) | u64::from(dice.next_u32() % 300) << 32,
                 _ => u64::from(dice.next_u32() % 8),
             };
-            // SAFETY: a word of the mapping.
+            // SAFETY: `at` is less than the number of words, so the word lies in the mapping.
             unsafe { AtomicU64::from_ptr(mapping.base().cast::<u64>().add(at)) }
                 .store(word, Ordering::Relaxed);
             if let Ok(Some(_)) = heard.peek(&mut frame) {
@@ -152,7 +152,7 @@ fn scribbles_end_as_frames_or_errors() {
     }
 }
 
-/// Two threads, of which the one that takes sleeps whenever it finds nothing.
+/// Runs two threads. The consumer sleeps whenever it finds no frame.
 #[test]
 fn consumer_that_sleeps_is_rung() {
     const FRAMES: u32 = 200_000;
