@@ -1,4 +1,4 @@
-//! The time, and what is to happen later.
+//! The clock and the timers of a medium.
 
 use core::cell::Cell;
 use core::cmp::Reverse;
@@ -6,26 +6,26 @@ use sovia_link::Time;
 use sovia_softnic::Timer;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// A thread that finds nothing looks at the clock for the timers' sake so seldom: asking the time takes as long as looking for
-/// frames.
+/// Number of looks for frames per look at the clock, for a thread that finds nothing. Asking the time takes as long as
+/// looking for frames.
 const UNLOOKED: u32 = 16;
 
 /// The clock of a medium, with its timers.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// The time, if it has been looked at since the lock was taken.
+    /// The time, if some code has read the clock since the lock was taken.
     now: Cell<Option<Time>>,
     timers: BinaryHeap<Reverse<(Time, Timer)>>,
-    /// Timers that go off at once.
+    /// Timers that are already due.
     ready: VecDeque<Timer>,
-    /// How often the timers were not looked at in a row.
+    /// Number of successive calls of [`Clock::due`] that did not read the clock.
     unlooked: u32,
-    /// How often [`Clock::seldom`] gave no time in a row.
+    /// Number of successive calls of [`Clock::seldom`] that returned no time.
     unasked: u32,
 }
 
 impl Clock {
-    /// The present.
+    /// Returns the time.
     pub fn now(&self) -> Time {
         let now = self.now.get();
         now.unwrap_or_else(|| {
@@ -35,7 +35,8 @@ impl Clock {
         })
     }
 
-    /// The present, for what is not urgent: if it is known, or each sixteenth time in a row that it is not.
+    /// Returns the time for work that is not urgent. Returns the time if it is known, and otherwise only at each
+    /// sixteenth call.
     pub fn seldom(&mut self) -> Option<Time> {
         if self.now.get().is_none() {
             self.unasked += 1;
@@ -47,7 +48,7 @@ impl Clock {
         Some(self.now())
     }
 
-    /// Time has passed since it was looked at.
+    /// Forgets the time, because time has passed.
     pub fn pass(&self) {
         self.now.set(None);
     }
@@ -61,12 +62,12 @@ impl Clock {
         }
     }
 
-    /// When the next timer goes off.
+    /// Returns the time of the next timer.
     pub fn next(&self) -> Option<Time> {
         self.timers.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// A timer whose time has come.
+    /// Returns a timer that is due.
     pub fn due(&mut self) -> Option<Timer> {
         if let Some(timer) = self.ready.pop_front() {
             return Some(timer);

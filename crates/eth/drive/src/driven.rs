@@ -1,43 +1,44 @@
-//! What a medium does for its driver.
+//! The trait of a medium that this crate drives.
 
 use sovia_link::Time;
 use sovia_port::watch::Terms;
 use sovia_softnic::{Medium, World};
 
-/// A medium that is looked at, and slept on.
+/// A medium that threads poll, and on whose descriptors they sleep.
 pub trait Driven: Medium + Sized {
-    /// What the NIC's own thread is called.
+    /// Name of the NIC's own thread.
     const THREAD: &'static str;
 
-    /// Hands to the world what has come since the last look, once; how much that was.
+    /// Passes arrived frames to the world, once. Returns their number.
     fn take(world: &mut World<Self>) -> usize;
 
-    /// Does the next thing that is due without looking for more: what the NIC has sent to itself, and timers. False if there is
-    /// nothing.
+    /// Executes the next due work without looking for more: frames from the NIC to itself, and timers. Returns false if
+    /// nothing is due.
     fn step(world: &mut World<Self>) -> bool;
 
-    /// Sends what has been handed to the medium.
+    /// Sends the frames that the medium holds.
     fn flush(&mut self);
 
-    /// When the next timer goes off.
+    /// Returns the time of the next timer.
     fn next_timer(&self) -> Option<Time>;
 
-    /// Time has passed since the clock was looked at.
+    /// Forgets the time, because time has passed.
     fn pass(&self);
 
-    /// Time has passed, and it may be that of timers.
+    /// Reads the clock, so that due timers run.
     fn look_at_clock(&self) {
         self.pass();
         let _ = self.now();
     }
 
-    /// What a thread waits for that sleeps on the medium's descriptors until `until`, or the next timer. Where something has come
-    /// already, that is now.
+    /// Returns the descriptors and the time limit for a thread that sleeps until `until` or the next timer. If a frame
+    /// has already arrived, the time limit is now.
     fn terms(&mut self, until: Option<Time>) -> Terms;
 
-    /// A thread has slept on the descriptors, or none has for a while; `news`: the medium may have changed.
+    /// Notes that a thread has slept on the descriptors, or that no thread has for a while. `news`: the medium may have
+    /// changed.
     fn woken(&mut self, news: bool);
 
-    /// The medium never works again.
+    /// Returns true if the medium will never work again.
     fn is_gone(&self) -> bool;
 }

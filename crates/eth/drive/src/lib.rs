@@ -1,17 +1,19 @@
-//! Which thread drives a NIC in software, on any medium that is looked at and slept on.
+//! Chooses the thread that drives a NIC in software, on any medium that threads poll and sleep on.
 //!
-//! Any thread that looks for a completion or waits for one takes what the medium has. A thread that waits spins for a little and
-//! then sleeps on the medium's descriptors until the next deadline, as the *watcher*: there is one at a time, and other threads
-//! that wait sleep until the watcher has news for them, or leaves and one of them takes its place. While no thread of the
-//! program does any of this, the NIC's own thread watches: RDMA and acknowledgements need no call of the program's. While they
-//! do, it looks in only now and then, and not at all while one of them sleeps as the watcher. Where nothing happens, nothing
-//! runs. A thread that waits for a request for a connection watches only while no other one waits: it would otherwise wake
-//! the others for each frame.
+//! Each thread that looks for a completion, or waits for one, handles the medium's frames. A waiting thread polls for a
+//! short time. Then it sleeps on the medium's descriptors until the next deadline, as the *watcher*. Only one thread at
+//! a time is the watcher. Other waiting threads sleep until the watcher has events for them, or until the watcher
+//! leaves and one of them replaces it.
 //!
-//! - `driven`: what a medium does for its driver; `clock`: the time and the timers, for a medium;
-//! - `state`: what is under the NIC's lock, and how it goes on;
-//! - `shared`: the lock, and what its users owe each other;
-//! - `thread`: the NIC's own thread; `wire`: calls of the program's that look or wait;
+//! While no thread of the program drives, the NIC's own thread watches, so RDMA and acknowledgements need no call of
+//! the program. While threads of the program drive, the NIC's own thread looks only now and then. While one of them is
+//! the watcher, the NIC's own thread sleeps. When nothing happens, no thread runs. A thread that waits for a connection
+//! request watches only while no other thread waits. Otherwise it would wake the other threads for each frame.
+//!
+//! - `driven`: the trait of a medium; `clock`: time and timers, for a medium;
+//! - `state`: the state under the NIC's lock, and its progress;
+//! - `shared`: the lock, and the wake-ups between its users;
+//! - `thread`: the NIC's own thread; `wire`: the program's calls that look or wait;
 //! - `registry`: the NICs of this process.
 
 #![forbid(unsafe_code)]

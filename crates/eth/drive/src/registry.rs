@@ -1,23 +1,23 @@
-//! The NICs of this process that may have others beside them.
+//! The NICs of this process whose ports other NICs may share.
 
 use crate::driven::Driven;
 use crate::wire::{WeakWire, Wire};
 use std::sync::{Mutex, PoisonError};
 
-/// NICs by their places, for as long as the program has them and their networks are there.
+/// NICs by place, while the program uses them and their networks exist.
 #[derive(Debug)]
 pub struct Registry<P, M: Driven>(Mutex<Vec<(P, WeakWire<M>)>>);
 
 impl<P: Clone + PartialEq, M: Driven> Registry<P, M> {
-    /// None.
+    /// Returns an empty registry.
     pub const fn new() -> Registry<P, M> {
         Registry(Mutex::new(Vec::new()))
     }
 
-    /// What is in that place, or has come there by `start`.
+    /// Returns the NIC at a place. If none exists, starts one by `start`.
     ///
     /// # Errors
-    /// Those of `start`.
+    /// Returns the errors of `start`.
     pub fn find_or_start<E>(
         &self,
         place: &P,

@@ -1,4 +1,4 @@
-//! The lock of a NIC, and what the threads that use it owe each other.
+//! The lock of a NIC, and the wake-ups between the threads that use the NIC.
 
 use crate::driven::Driven;
 use crate::state::{Own, SPINNING, State};
@@ -10,27 +10,27 @@ use sovia_softnic::{Deadline, World};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use via::cq::Watch;
 
-/// What the threads of a NIC share.
+/// Data that the threads of a NIC share.
 #[derive(Debug)]
 pub(crate) struct Shared<M: Driven> {
     state: Mutex<State<M>>,
-    /// For threads of the program's that sleep while another one watches.
+    /// Wakes threads of the program that sleep while another thread watches.
     news: Condvar,
-    /// For those that wait for requests alone.
+    /// Wakes threads that wait only for requests.
     requests: Condvar,
-    /// Wakes the thread of the program's that watches.
+    /// Wakes the watcher, if it is a thread of the program.
     pub(crate) watcher: Kick,
-    /// Wakes the NIC's own thread where it watches.
+    /// Wakes the NIC's own thread while it watches.
     pub(crate) own: Kick,
-    /// Wakes it where it does not.
+    /// Wakes the NIC's own thread while it naps or sleeps.
     pub(crate) bell: Bell,
-    /// How long a call that waits looks before it sleeps.
+    /// Time that a waiting call polls before it sleeps.
     pub(crate) spin: Duration,
 }
 
 impl<M: Driven> Shared<M> {
     /// # Errors
-    /// The kernel's, where there are no descriptors.
+    /// Returns the kernel's error if no descriptor is left.
     pub(crate) fn new(state: State<M>, spin: Duration) -> sovia_sys::Result<Shared<M>> {
         Ok(Shared {
             state: Mutex::new(state),
@@ -44,12 +44,12 @@ impl<M: Driven> Shared<M> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State<M>> {
-        // A test that fails while it holds the lock has its say; others may clean up.
+        // Ignores poisoning. A failing test reports its own failure, and other threads may clean up.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the threads that are to know what has been done, and runs callbacks in their order. Each use of the state
-    /// ends by this.
+    /// Releases the lock. Wakes the threads that must learn of changes, and runs callbacks in order. Each use of the
+    /// state ends with this function.
     pub(crate) fn leave<'s>(&'s self, mut state: MutexGuard<'s, State<M>>) {
         let owed = if state.acknowledges_later { state.owed_at() } else { None };
         let next = state.world.medium().next_timer().into_iter().chain(owed).min();
@@ -57,10 +57,10 @@ impl<M: Driven> Shared<M> {
             |until: Option<Time>| next.is_some_and(|next| until.is_none_or(|until| next < until));
         let has_news = state.world.take_news();
         match state.watcher {
-            // It may wait for just that.
+            // The watcher may wait for this event.
             Some(until) if has_news || sooner(until) => self.watcher.give(),
             Some(_) => {}
-            // One of those that sleep is to watch.
+            // One of the sleeping threads must become the watcher.
             None if state.sleepers > 0 => self.news.notify_one(),
             None => match state.own {
                 Own::Sleeps => {
@@ -71,7 +71,7 @@ impl<M: Driven> Shared<M> {
                     state.own = Own::Awake;
                     self.own.give();
                 }
-                // A callback or a signal is not to wait for as long as that.
+                // A callback or a signal must not wait for the end of the nap.
                 Own::Naps if state.world.has_registered() => {
                     state.own = Own::Awake;
                     self.bell.ring();
@@ -94,14 +94,14 @@ impl<M: Driven> Shared<M> {
         }
     }
 
-    /// Sleeps until the medium has something, or another thread has news.
+    /// Sleeps until the medium has events, or another thread has events for this one.
     pub(crate) fn sleep<'s>(&'s self, mut state: MutexGuard<'s, State<M>>, deadline: Deadline) {
         let until = until(deadline);
         if state.watcher.is_none() {
             return self.watch(state, until);
         }
         if state.watches_aside {
-            // It leaves the watch to this thread.
+            // The watcher waits only for requests. This wake-up makes it leave the watch to this thread.
             self.watcher.give();
         }
         state.sleepers += 1;
@@ -111,8 +111,8 @@ impl<M: Driven> Shared<M> {
         self.leave(state);
     }
 
-    /// As [`Shared::sleep`], for a thread that waits for a request: it watches only while no other thread of the program's waits,
-    /// which would otherwise be woken by this one for each frame that comes.
+    /// Like [`Shared::sleep`], for a thread that waits for a request. The thread watches only while no other thread of
+    /// the program waits. Otherwise it would wake the other threads for each arriving frame.
     pub(crate) fn sleep_aside<'s>(
         &'s self,
         mut state: MutexGuard<'s, State<M>>,
@@ -140,14 +140,16 @@ impl<M: Driven> Shared<M> {
         state.watcher = None;
         state.watches_aside = false;
         state.woken(found.news);
-        // Another thread watches once this one has left for good: what there is it looks for now.
+        // This thread may leave for good, and another thread must then become the watcher. So this thread handles the
+        // present frames now.
         state.driven += 1;
         state.drive();
         self.leave(state);
     }
 
-    /// The calling thread sleeps by a call of its own, as the watcher, unless there is one: on what, and until when. `is_there`: what it
-    /// waits for is there.
+    /// Makes the calling thread the watcher, for a sleep in a call of its own. Returns the descriptors and the time
+    /// limit. If the awaited event has already come (`is_there`), the time limit is in the past. Returns `None` if a
+    /// watcher exists, or if the medium needs other descriptors now.
     pub(crate) fn watch_outside(
         &self,
         is_there: impl FnOnce(&mut World<M>) -> bool,
@@ -164,7 +166,7 @@ impl<M: Driven> Shared<M> {
         let until = if is_there { Some(Time::ZERO) } else { state.owed_at() };
         let terms = state.terms(until);
         let Descriptors { frames, news, .. } = terms.descriptors;
-        // Else the descriptors are others than usual: those of a device that has failed, or has no room.
+        // Otherwise the descriptors differ from the usual ones: the device has failed, or has no room.
         let is_usual = terms.frames && !terms.room && !state.world.medium().is_gone();
         let watch = is_usual.then_some(Watch {
             descriptors: [frames, self.watcher.raw(), news.unwrap_or(-1)],
@@ -178,7 +180,7 @@ impl<M: Driven> Shared<M> {
         watch
     }
 
-    /// The watcher outside is awake, and `ready` of its descriptors were readable.
+    /// Ends the watch of [`Shared::watch_outside`]. `ready` says which descriptors were readable.
     pub(crate) fn awake_outside(&self, ready: [bool; 3]) {
         let mut state = self.lock();
         if ready[1] {
@@ -198,7 +200,7 @@ fn until(deadline: Deadline) -> Option<Time> {
     }
 }
 
-/// Sleeps until it is woken, or until then.
+/// Sleeps until a wake-up, or until `until`.
 fn wait<'s, M: Driven>(
     on: &Condvar,
     state: MutexGuard<'s, State<M>>,

@@ -1,4 +1,4 @@
-//! What is under a NIC's lock, and how it goes on.
+//! The state under a NIC's lock, and its progress.
 
 use crate::driven::Driven;
 use core::time::Duration;
@@ -6,54 +6,56 @@ use sovia_link::Time;
 use sovia_port::watch::Terms;
 use sovia_softnic::World;
 
-/// Frames that are taken before their senders are told, while more come.
+/// Number of received frames that forces an acknowledgement, while more frames arrive.
 const UNACKNOWLEDGED: usize = 64;
-/// Looks in a row that find nothing before senders are told of less: more may be just behind, and so may be the program's answer.
+/// Number of successive looks without frames that triggers an acknowledgement. Before this, more frames may follow, and
+/// the program may answer.
 const EMPTY: u32 = 4;
 
-/// How long what has come may go unacknowledged while the program's thread sleeps on descriptors of its own as well: it passes on what has
-/// come, as a rule, and an answer comes back that acknowledges it.
+/// Longest delay of an acknowledgement while a thread of the program also sleeps on its own descriptors. Such a thread
+/// usually passes data on, and an answer comes back that carries the acknowledgement.
 const LATER: Duration = Duration::from_micros(200);
 
-/// A program that has looked so often since the NIC's own thread did is spinning. One that has looked a few times, or has a callback
-/// registered, may be done, and wait for what that thread is to bring. A thread that watches outside counts as much: it comes back as soon as it has passed on what came.
+/// Number of looks that make a program count as spinning, since the last look of the NIC's own thread. After fewer
+/// looks, or with a registered callback, the program may rely on the NIC's own thread. A thread that watches outside
+/// counts as this number of looks, because it returns soon after it has passed on data.
 pub(crate) const SPINNING: u64 = 16;
 
-/// What the NIC's own thread does.
+/// The state of the NIC's own thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// It runs.
+    /// The thread runs.
     Awake,
-    /// It looks in again soon.
+    /// The thread looks again soon.
     Naps,
-    /// It sleeps on the medium's descriptors, until then.
+    /// The thread sleeps on the medium's descriptors, until this time.
     Watches(Option<Time>),
-    /// It sleeps until it is called, because a thread of the program's watches.
+    /// The thread sleeps until a wake-up, because a thread of the program watches.
     Sleeps,
 }
 
 #[derive(Debug)]
 pub(crate) struct State<M: Driven> {
     pub(crate) world: World<M>,
-    /// A thread of the program's sleeps on the medium's descriptors, until then.
+    /// Set while a thread of the program sleeps on the medium's descriptors, with the time limit of the sleep.
     pub(crate) watcher: Option<Option<Time>>,
-    /// The watcher waits for requests alone, and leaves the watch to any other thread that waits.
+    /// Set if the watcher waits only for requests. It leaves the watch to any other waiting thread.
     pub(crate) watches_aside: bool,
-    /// Threads of the program's that sleep until the watcher has news for them.
+    /// Number of threads of the program that sleep until the watcher has events for them.
     pub(crate) sleepers: u32,
-    /// Those that sleep until there is a request.
+    /// Number of threads that sleep until a request arrives.
     pub(crate) asides: u32,
     pub(crate) own: Own,
-    /// How often threads of the program's have driven.
+    /// Number of times that threads of the program have driven the NIC.
     pub(crate) driven: u64,
-    /// The program has nothing of the NIC any more.
+    /// Set once the program has no references to the NIC.
     pub(crate) is_closing: bool,
     unacknowledged: usize,
-    /// Looks in a row that have found no frame.
+    /// Number of successive looks without frames.
     empty: u32,
-    /// A thread watches outside from time to time, from its first such watch on: acknowledgements wait for answers.
+    /// Set from the first watch outside on: acknowledgements wait for answers.
     pub(crate) acknowledges_later: bool,
-    /// When what has come is to be acknowledged then.
+    /// Time at which a delayed acknowledgement is due.
     owed_at: Option<Time>,
 }
 
@@ -75,13 +77,13 @@ impl<M: Driven> State<M> {
         }
     }
 
-    /// Takes what the medium has, once, and does all that is due; how much came. The caller has said whether time has passed
-    /// ([`Driven::pass`], [`Driven::look_at_clock`]).
+    /// Handles the medium's frames once, and all due work. Returns the number of frames. The caller must first update
+    /// the clock ([`Driven::pass`], [`Driven::look_at_clock`]).
     pub(crate) fn drive(&mut self) -> usize {
         let came = M::take(&mut self.world);
         self.unacknowledged += came;
         self.empty = if came == 0 { self.empty.saturating_add(1) } else { 0 };
-        // While more frames come, and while the program may be about to answer, an acknowledgement waits.
+        // An acknowledgement waits while more frames arrive, and while the program may be about to answer.
         let is_due = match self.acknowledges_later {
             true => self.owed_at().is_some_and(|at| at <= self.world.medium().now()),
             false => self.empty >= EMPTY,
@@ -93,7 +95,7 @@ impl<M: Driven> State<M> {
         came
     }
 
-    /// When what has come is to be acknowledged at last, where that waits for answers; `None` if all is acknowledged.
+    /// Returns the time at which a delayed acknowledgement is due; `None` if none is owed.
     pub(crate) fn owed_at(&mut self) -> Option<Time> {
         if !self.world.owes() {
             self.owed_at = None;
@@ -103,14 +105,14 @@ impl<M: Driven> State<M> {
         Some(*self.owed_at.get_or_insert(now.after(LATER)))
     }
 
-    /// Acknowledges what has come.
+    /// Acknowledges all received frames.
     pub(crate) fn acknowledge(&mut self) {
         self.unacknowledged = 0;
         self.owed_at = None;
         self.world.acknowledge();
     }
 
-    /// Does all that is due without looking for more, and sends what has come of it.
+    /// Executes all due work without looking for more frames, and sends the results.
     pub(crate) fn settle(&mut self) {
         let world = &mut self.world;
         loop {
@@ -125,12 +127,12 @@ impl<M: Driven> State<M> {
         }
     }
 
-    /// As [`Driven::terms`].
+    /// Like [`Driven::terms`].
     pub(crate) fn terms(&mut self, until: Option<Time>) -> Terms {
         self.world.medium_mut().terms(until)
     }
 
-    /// A thread has slept on the medium's descriptors.
+    /// Notes that a thread has slept on the medium's descriptors.
     pub(crate) fn woken(&mut self, news: bool) {
         self.world.medium().look_at_clock();
         self.world.medium_mut().woken(news);

@@ -1,4 +1,4 @@
-//! The NIC's own thread: it drives while no thread of the program's does.
+//! The NIC's own thread, which drives while no thread of the program does.
 
 use crate::driven::Driven;
 use crate::shared::Shared;
@@ -6,10 +6,10 @@ use crate::state::{Own, SPINNING};
 use sovia_link::Time;
 use std::sync::Arc;
 
-/// While threads of the program's drive, it looks in so often, in nanoseconds.
+/// Nanoseconds between two looks of the thread, while threads of the program drive.
 const NAP_NS: u64 = 2_000_000;
 
-/// Starts it; whether that could be.
+/// Starts the thread. Returns false if this fails.
 pub(crate) fn start<M: Driven>(shared: Arc<Shared<M>>) -> bool {
     std::thread::Builder::new().name(M::THREAD.into()).spawn(move || run(&shared)).is_ok()
 }
@@ -21,7 +21,7 @@ fn run<M: Driven>(shared: &Shared<M>) {
         let looks = state.driven.wrapping_sub(driven);
         driven = state.driven;
         let spins = looks >= SPINNING && !state.is_closing;
-        // What is registered is brought at once, though the program may see to the network as well.
+        // With a registered callback, the thread handles frames at once, although the program drives as well.
         let program_drives = spins && !state.world.has_registered();
         state.own = Own::Awake;
         state.world.medium().look_at_clock();
@@ -30,7 +30,7 @@ fn run<M: Driven>(shared: &Shared<M>) {
                 state.world.medium().look_at_clock();
             }
         }
-        // A program that spins may be about to answer, and acknowledges if not.
+        // A spinning program may be about to answer. If the program does not answer, it acknowledges.
         let waits_for_answer = spins && (state.acknowledges_later || !program_drives);
         if !waits_for_answer {
             state.acknowledge();
@@ -42,7 +42,7 @@ fn run<M: Driven>(shared: &Shared<M>) {
         let heard = shared.bell.heard();
         if program_drives {
             state.own = Own::Naps;
-            // No thread sleeps on the descriptors, which would tell.
+            // No thread sleeps on the descriptors, so changes of the medium would go unnoticed.
             state.woken(true);
             state.settle();
             shared.leave(state);
@@ -52,7 +52,7 @@ fn run<M: Driven>(shared: &Shared<M>) {
             shared.leave(state);
             shared.bell.sleep(heard, None);
         } else {
-            // It may have stopped spinning by then.
+            // The program may have stopped spinning by then.
             let owes = waits_for_answer && state.world.owes();
             let until = owes.then(|| Time::from_nanos(state.world.medium().now().nanos() + NAP_NS));
             let terms = state.terms(until);

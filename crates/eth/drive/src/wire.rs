@@ -1,4 +1,4 @@
-//! A NIC's way to the network: calls that look, and calls that wait.
+//! The driver of a NIC, through which calls look and wait.
 
 use crate::driven::Driven;
 use crate::shared::Shared;
@@ -10,8 +10,8 @@ use sovia_softnic::{Deadline, Driver, World};
 use std::sync::{Arc, MutexGuard, Weak};
 use via::cq::Watch;
 
-/// A NIC's way to the network: all that the program has of the NIC has one. With the last one the NIC closes; what is
-/// to be said to peers still is said by its own thread.
+/// The driver of a NIC. Every object of the NIC in the program holds a reference. The NIC closes with the last
+/// reference, and its own thread then sends the remaining messages to peers.
 #[derive(Debug)]
 pub struct Wire<M: Driven>(Arc<Handle<M>>);
 
@@ -24,12 +24,12 @@ impl<M: Driven> Clone for Wire<M> {
 #[derive(Debug)]
 struct Handle<M: Driven>(Arc<Shared<M>>);
 
-/// A wire for as long as the program has it.
+/// A reference to a wire that does not keep the NIC open.
 #[derive(Debug)]
 pub struct WeakWire<M: Driven>(Weak<Handle<M>>);
 
 impl<M: Driven> WeakWire<M> {
-    /// The wire, unless its network is gone.
+    /// Returns the wire, unless it is closed or its network is gone.
     pub fn find(&self) -> Option<Wire<M>> {
         let wire = self.0.upgrade().map(Wire)?;
         wire.is_there().then_some(wire)
@@ -41,7 +41,7 @@ impl<M: Driven> Drop for Handle<M> {
         {
             let mut state = self.0.lock();
             state.is_closing = true;
-            // No thread of the program's watches any more, not even outside.
+            // No thread of the program watches any more, not even outside.
             state.watcher = None;
         }
         self.0.own.give();
@@ -50,24 +50,23 @@ impl<M: Driven> Drop for Handle<M> {
 }
 
 impl<M: Driven> Wire<M> {
-    /// The wire of a new NIC, with the thread that drives it; `None` if it can have none. A call that waits looks for `spin`
-    /// before it sleeps.
+    /// Starts a new NIC and its thread; `None` if that fails. A waiting call polls for `spin` before it sleeps.
     pub fn start(medium: M, config: sovia_softnic::Config, spin: Duration) -> Option<Wire<M>> {
         let shared = Arc::new(Shared::new(State::new(medium, config), spin).ok()?);
         thread::start(shared.clone()).then(|| Wire(Arc::new(Handle(shared))))
     }
 
-    /// Looks at the world, of which nothing is to follow.
+    /// Calls `look` on the world, without further effects.
     pub fn inspect<R>(&self, look: impl FnOnce(&mut World<M>) -> R) -> R {
         look(&mut self.shared().lock().world)
     }
 
-    /// A handle that does not keep the NIC open.
+    /// Returns a reference that does not keep the NIC open.
     pub fn downgrade(&self) -> WeakWire<M> {
         WeakWire(Arc::downgrade(&self.0))
     }
 
-    /// Whether its network is there still, as far as is known.
+    /// Returns true if the network still exists, as far as is known.
     fn is_there(&self) -> bool {
         let mut state = self.shared().lock();
         state.woken(true);
@@ -81,7 +80,7 @@ impl<M: Driven> Wire<M> {
         &self.0.0
     }
 
-    /// Waits until there is something to see, and sleeps in that way.
+    /// Waits until `look` returns a value. Sleeps by `sleep`.
     fn wait_by<R>(
         &self,
         deadline: Deadline,
@@ -140,7 +139,7 @@ impl<M: Driven> Driver for Wire<M> {
             state.drive();
             seen = look(&mut state.world);
         }
-        // A look that finds nothing leaves nothing to be done.
+        // A look without a result leaves no work.
         if seen.is_some() {
             state.settle();
         }

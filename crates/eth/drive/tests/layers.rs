@@ -1,4 +1,4 @@
-//! From what a medium does up to the calls of a program.
+//! Checks the layers of this crate's modules, from a medium up to the calls of a program.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =
