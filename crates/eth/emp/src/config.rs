@@ -1,47 +1,47 @@
-//! What a station is like.
+//! The configuration of a station.
 
 use core::time::Duration;
 use sovia_link::stream::Timing;
 use sovia_port::Place;
 use sovia_port::impair::Faults;
 
-/// Which thread does the NIC's work.
+/// Selects the thread that does the NIC's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A thread of its own, all of it, on that processor alone if one is named.
+    /// A separate thread does all work, on a fixed processor if one is named.
     Thread {
-        /// The processor.
+        /// The only processor for the thread.
         processor: Option<u32>,
     },
-    /// The program's calls, and a thread while there are none.
+    /// Calls of the program do the work, and a thread while no calls come.
     Calls,
 }
 
-/// A station that is to be opened.
+/// Options for opening a station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Where it is.
+    /// The port of the station.
     pub place: Place,
-    /// What peers have to know in order to be answered.
+    /// The key that peers must know to get an answer.
     pub key: u64,
-    /// Which thread does the NIC's work.
+    /// Selects the thread that does the NIC's work.
     pub mode: Mode,
-    /// How long the NIC's thread, or a call that waits, looks before it sleeps.
+    /// Time that the NIC's thread, or a waiting call, polls before it sleeps.
     pub spin: Duration,
-    /// Frames that are acknowledged together, 1 to 8. The paper has 3.
+    /// Number of frames per acknowledgement, 1 to 8. The paper uses 3.
     pub collection: u8,
-    /// How long an answer is awaited, and how often.
+    /// Times to wait for an answer, and number of attempts.
     pub timing: Timing,
-    /// Bytes of a frame; `None`: what the place takes for sure.
+    /// Most bytes of a frame. `None` selects the length that the network certainly carries.
     pub frame_max: Option<usize>,
-    /// Whether a station that knows the key becomes a peer by sending something.
+    /// Set if an unknown station that knows the key becomes a peer when it sends a message.
     pub takes_strangers: bool,
-    /// What goes wrong with the frames that it sends, for tests.
+    /// Faults of outgoing frames, for tests.
     pub faults: Option<Faults>,
 }
 
 impl Config {
-    /// A station in that place, as the paper has it but for its processor.
+    /// Returns the paper's configuration, except that calls do the NIC's work.
     pub fn new(place: Place, key: u64) -> Config {
         let engine = sovia_emp::Config::new(sovia_link::wire::EndId::NONE, key);
         Config {
@@ -58,26 +58,26 @@ impl Config {
     }
 }
 
-/// Why a station cannot be opened.
+/// Reason why a station cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Its port cannot be.
+    /// The port cannot be opened.
     #[error("{place}: {why}")]
     Port {
-        /// Where it was to be.
+        /// The port's name.
         place: Place,
-        /// What the port says.
+        /// The port's error.
         why: sovia_port::OpenError,
     },
-    /// Its frames would have no room for a message.
+    /// The port's frames have no room for a message.
     #[error(
         "{0}: the longest frame that this port can send is too short for the protocol; raise the device's MTU"
     )]
     FrameMax(Place),
-    /// An agent passes frames of VIs alone.
+    /// An agent passes only frames of VIs.
     #[error("{0}: an agent's port does not pass EMP's frames")]
     Agent(Place),
-    /// It can have no thread, no descriptor to wake that by, or no random name.
+    /// The station cannot get a thread, a descriptor to wake the thread, or a random name.
     #[error("{0}: cannot start the thread of the NIC")]
     Thread(Place),
 }

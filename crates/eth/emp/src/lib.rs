@@ -1,21 +1,21 @@
-//! EMP between hosts: a [`Station`] is a node's end. Its NIC is a thread, which owns a port and runs `sovia-emp`'s engine.
+//! EMP between hosts. A [`Station`] is the end of a node. Its NIC is a thread, which owns a port and runs the engine of
+//! `sovia-emp`.
 //!
-//! A program posts sends and receives, and asks for each whether it has ended. Between the two no call is needed: the NIC
-//! sends, receives into the program's memory, acknowledges and sends again by itself. Host and NIC share the descriptors and
-//! nothing else.
+//! A program posts sends and receives, and later asks if each has ended. In between, no call is needed: the NIC sends
+//! and retransmits, receives into the program's memory and acknowledges. Host and NIC share only the descriptors.
 //!
-//! **Which thread makes progress.** With [`Mode::Thread`], as in the paper, the NIC's thread alone, which is to have a processor of its own:
-//! it looks for posts and frames all the time, and sleeps when there have been none for a while. With [`Mode::Calls`] the calls that
-//! post, test and wait do the NIC's work, and its thread looks after what comes while the program does something else: that is
-//! better where there is no processor to spare.
+//! **Which thread makes progress.** With [`Mode::Thread`], as in the paper, only the NIC's thread makes progress, and
+//! should have its own processor. It polls for posts and frames, and sleeps after an idle time. With [`Mode::Calls`],
+//! the calls that post, test and wait do the NIC's work. The NIC's thread handles frames while the program does other
+//! work. This mode is better if no processor is spare.
 //!
 //! - `whereabouts`: addresses in 24 bytes;
-//! - `memory`: the program's memory, as posted pieces name it. All unsafe code but the posts' contracts is there;
-//! - `config`: what a station is like;
-//! - `nic`: the engine with its port;
-//! - `shared`: what host and NIC share, and who sleeps where;
+//! - `memory`: access to the program's memory. It contains all unsafe code except the contracts of the posts;
+//! - `config`: the configuration of a station;
+//! - `nic`: the engine and its port;
+//! - `shared`: data that host and NIC share, and the threads' sleep;
 //! - `thread`: the NIC's thread;
-//! - `station`: what a program holds in its hands.
+//! - `station`: the interface for programs.
 
 mod config;
 mod memory;

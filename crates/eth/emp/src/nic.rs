@@ -1,4 +1,4 @@
-//! The engine with its port: what is under the NIC's lock.
+//! The state under the NIC's lock: the engine and its port.
 
 use crate::config::{Config, OpenError};
 use crate::memory::Program;
@@ -13,21 +13,22 @@ use sovia_port::{Address, Descriptors, Error, Opened, Place, Port, Use};
 use sovia_sys::clock;
 use std::collections::VecDeque;
 
-/// Frames that are taken before their senders are told, while more come.
+/// Number of received frames that forces an acknowledgement, while more frames arrive.
 const UNACKNOWLEDGED: usize = 64;
-/// Looks in a row that find nothing before senders are told of less: more may be just behind, and so may be the program's answer.
+/// Number of successive looks without frames that triggers an acknowledgement. Before this, more frames may follow, and
+/// the program may answer.
 const EMPTY: u32 = 4;
-/// The shortest frames with which a station works.
+/// Smallest frame length that a station supports.
 const LEAST: usize = 256;
-/// Between two looks whether a port that has failed works again.
+/// Nanoseconds between two checks if a failed port works again.
 const FAILED_NS: u64 = 100_000_000;
 
-/// What the NIC's own thread does.
+/// The state of the NIC's own thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// It runs, or looks in again soon.
+    /// The thread runs, or looks again soon.
     Awake,
-    /// It sleeps on the port's descriptors, until then (nanoseconds).
+    /// The thread sleeps on the port's descriptors, until this time in nanoseconds.
     Watches(Option<u64>),
 }
 
@@ -37,14 +38,14 @@ pub(crate) struct Nic {
     memory: Program,
     descriptors: Descriptors,
     pub(crate) own: Own,
-    /// How often calls have driven.
+    /// Number of times that calls have driven the NIC.
     pub(crate) driven: u64,
     unacknowledged: usize,
-    /// Looks in a row that have found no frame.
+    /// Number of successive looks without frames.
     empty: u32,
     has_failed: bool,
     is_gone: bool,
-    /// The port had no room for all frames.
+    /// Set if the port had no room for all frames.
     is_full: bool,
 }
 
@@ -54,12 +55,12 @@ impl fmt::Debug for Nic {
     }
 }
 
-/// The ways that frames go.
+/// The paths of outgoing frames.
 struct Ways {
     port: Option<Box<dyn Port + Send>>,
     address: Address,
     own: Whereabouts,
-    /// Frames of the station to itself.
+    /// Frames from the station to itself.
     local: VecDeque<Vec<u8>>,
     /// Frames to send when the port is back.
     held: Vec<(Whereabouts, Vec<u8>)>,
@@ -96,7 +97,7 @@ impl Sink<Whereabouts> for Ways {
             return true;
         };
         if port.slot().is_none() {
-            // Whether that has made room shows below.
+            // The next call of `slot` shows if the flush made room.
             let _ = port.flush();
         }
         let Some(len) = port.slot().map(write) else { return false };
@@ -124,7 +125,7 @@ impl Nic {
             Some(faults) => Box::new(Impaired::new(port, faults)),
             None => port,
         };
-        // Faults damage frames behind the checksum of whatever is below.
+        // Injected faults corrupt frames after any lower layer has computed its checksum.
         let has_checks = link_checks && config.faults.is_none();
         let name = name().ok_or_else(|| OpenError::Thread(place.clone()))?;
         let engine = sovia_emp::Config {
@@ -146,7 +147,7 @@ impl Nic {
                 spare: Vec::new(),
                 frame_max,
             },
-            // SAFETY: the array of this engine is the one of the station, whose posts have that contract.
+            // SAFETY: the engine uses only the station's array, and all posts to this array have the required contract.
             memory: unsafe { Program::new() },
             own: Own::Awake,
             driven: 0,
@@ -162,7 +163,7 @@ impl Nic {
         self.ways.address
     }
 
-    /// The engine, and what it works with.
+    /// Calls `work` with the engine and its environment.
     fn with(
         &mut self,
         array: &Array,
@@ -173,7 +174,7 @@ impl Nic {
         work(&mut self.engine, &mut io);
     }
 
-    /// Takes what the port has, once, and does all that is due; how many frames came.
+    /// Handles the port's frames once, and all due work. Returns the number of frames.
     pub(crate) fn drive(&mut self, array: &Array) -> usize {
         let now = Time::from_nanos(clock::now_ns());
         let mut came = 0;
@@ -195,7 +196,7 @@ impl Nic {
         self.unacknowledged += came;
         self.empty = if came == 0 { self.empty.saturating_add(1) } else { 0 };
         self.with(array, now, Engine::poll);
-        // While more frames come, and while the program may be about to answer, an acknowledgement waits.
+        // An acknowledgement waits while more frames arrive, and while the program may be about to answer.
         if self.empty >= EMPTY || self.unacknowledged >= UNACKNOWLEDGED {
             self.acknowledge(array);
         } else {
@@ -207,7 +208,7 @@ impl Nic {
         came + self.ways.local.len()
     }
 
-    /// Takes what has been posted, and does what is due; whether there was anything, as a number of frames.
+    /// Takes posts and executes due work. Returns 1 if there were posts, otherwise 0.
     pub(crate) fn take_posts(&mut self, array: &Array) -> usize {
         let has_posts = self.has_posts(array);
         if has_posts {
@@ -218,7 +219,7 @@ impl Nic {
         usize::from(has_posts)
     }
 
-    /// Acknowledges what has come.
+    /// Acknowledges all received frames.
     pub(crate) fn acknowledge(&mut self, array: &Array) {
         self.unacknowledged = 0;
         if self.engine.owes() {
@@ -228,14 +229,14 @@ impl Nic {
         self.flush();
     }
 
-    /// Ends all that is under way with a peer.
+    /// Ends all transfers with a peer.
     pub(crate) fn give_up(&mut self, array: &Array, node: Node) {
         let now = Time::from_nanos(clock::now_ns());
         self.with(array, now, |engine, io| engine.give_up_peer(io, node));
         self.flush();
     }
 
-    /// Ends all that is posted.
+    /// Ends all posts.
     pub(crate) fn close(&mut self, array: &Array) {
         self.acknowledge(array);
         let now = Time::from_nanos(clock::now_ns());
@@ -246,7 +247,7 @@ impl Nic {
     fn put_port(&mut self, port: Box<dyn Port + Send>) {
         self.ways.port = Some(port);
         for (to, frame) in core::mem::take(&mut self.ways.held) {
-            // One for which there is no room is lost, as any frame may be.
+            // A frame without room is lost, like any frame may be.
             self.ways.send(&to, &mut |room| {
                 room.get_mut(..frame.len())?.copy_from_slice(&frame);
                 Some(frame.len())
@@ -262,7 +263,7 @@ impl Nic {
         }
     }
 
-    /// What the port has been asked to do has come to that.
+    /// Checks the port after an error. Returns the result's value.
     fn came<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         if result.is_err() && !self.has_failed {
             self.ask();
@@ -270,7 +271,7 @@ impl Nic {
         result.ok()
     }
 
-    /// Asks whether the port works, where its device may have changed.
+    /// Checks if the port works, because its device may have changed.
     pub(crate) fn ask(&mut self) {
         let health = self.ways.port.as_mut().map_or(Ok(()), |port| port.check());
         self.is_gone |= health == Err(Error::Gone);
@@ -285,7 +286,8 @@ impl Nic {
         }
     }
 
-    /// What a thread waits for that sleeps on the port's descriptors. With a moment that is past it is to look once more.
+    /// Returns the events that a sleeping thread waits for. A time limit in the past means that the thread must look
+    /// once more.
     pub(crate) fn terms(&mut self) -> Terms {
         let now = clock::now_ns();
         let port = self.ways.port.as_mut();
@@ -294,7 +296,7 @@ impl Nic {
         let timer = self.engine.next_timer().map(Time::nanos);
         let until = [timer, again, at_once.then_some(now)].into_iter().flatten().min();
         Terms {
-            // What tells of a port that is gone does so for ever.
+            // The descriptor for changes stays readable forever once the port is gone.
             descriptors: Descriptors {
                 news: self.descriptors.news.filter(|_| !self.is_gone),
                 ..self.descriptors
@@ -305,7 +307,7 @@ impl Nic {
         }
     }
 
-    /// A thread has slept on the port's descriptors.
+    /// Notes that a thread has slept on the port's descriptors.
     pub(crate) fn woken(&mut self, news: bool) {
         if let Some(port) = &mut self.ways.port {
             port.slept();
@@ -315,7 +317,7 @@ impl Nic {
         }
     }
 
-    /// Whether something has been posted that the NIC has not taken.
+    /// Returns true if the host has posted entries that the NIC has not taken.
     pub(crate) fn has_posts(&self, array: &Array) -> bool {
         self.engine.has_posts(array)
     }
@@ -326,7 +328,7 @@ impl Nic {
     }
 }
 
-/// A name that no station has had, drawn by the kernel.
+/// Returns a random name, which no station has had.
 fn name() -> Option<EndId> {
     let mut bytes = [0; 8];
     for _ in 0..16 {

@@ -1,4 +1,4 @@
-//! What host and NIC share, and which thread sleeps where.
+//! Data that host and NIC share, and the sleep of threads.
 
 use crate::config::Mode;
 use crate::nic::{Nic, Own};
@@ -11,32 +11,33 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) array: Array,
-    /// For threads of the program's that post or test at the same time. The NIC has no part in it.
+    /// Lock for threads of the program that post or test at the same time. The NIC does not use this lock.
     host: Mutex<Host>,
     nic: Mutex<Nic>,
-    /// Threads of the program's that want the NIC's lock, from a NIC's thread that always has it.
+    /// Number of threads of the program that wait for the NIC's lock, which a polling NIC thread holds most of the
+    /// time.
     wanted: AtomicU32,
     pub(crate) mode: Mode,
-    /// How long a thread looks before it sleeps (nanoseconds).
+    /// Nanoseconds that a thread polls before it sleeps.
     pub(crate) spin_ns: u64,
-    /// Wakes the NIC's thread where it watches the port.
+    /// Wakes the NIC's thread while it watches the port.
     kick: Kick,
-    /// Wakes it where it naps.
+    /// Wakes the NIC's thread while it naps.
     bell: Bell,
-    /// With [`Mode::Thread`]: the NIC's thread is about to sleep, or sleeps.
+    /// With [`Mode::Thread`]: set while the NIC's thread sleeps or is about to sleep.
     sleeps: AtomicBool,
-    /// A message of a peer has found no receive.
+    /// Set if a peer's message has found no receive.
     misses_receives: AtomicBool,
-    /// Sends and receives that have ended. Threads that wait for one sleep on it.
+    /// Number of sends and receives that have ended. Waiting threads sleep on this word.
     ended: AtomicU32,
-    /// How many those are.
+    /// Number of threads that sleep on `ended`.
     waiters: AtomicU32,
     pub(crate) is_closing: AtomicBool,
 }
 
 impl Shared {
     /// # Errors
-    /// The kernel's, where there are no descriptors.
+    /// Returns the kernel's error if no descriptor is left.
     pub(crate) fn new(nic: Nic, mode: Mode, spin_ns: u64) -> sovia_sys::Result<Shared> {
         Ok(Shared {
             array: Array::new(),
@@ -56,7 +57,7 @@ impl Shared {
     }
 
     pub(crate) fn host(&self) -> MutexGuard<'_, Host> {
-        // A test that fails while it holds the lock has its say; others may clean up.
+        // Ignores poisoning. A failing test reports its own failure, and other threads may clean up.
         self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +65,7 @@ impl Shared {
         self.nic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The NIC, unless another thread has it.
+    /// Locks the NIC, unless another thread holds the lock.
     pub(crate) fn nic_if_free(&self) -> Option<MutexGuard<'_, Nic>> {
         match self.nic.try_lock() {
             Ok(nic) => Some(nic),
@@ -73,30 +74,30 @@ impl Shared {
         }
     }
 
-    /// The NIC, for a call of the program's beside a NIC's thread that is hardly ever without the lock.
+    /// Locks the NIC for a call of the program, while a NIC thread holds the lock most of the time.
     pub(crate) fn nic_between(&self) -> MutexGuard<'_, Nic> {
-        // SYNC: a hint; the lock orders what matters.
+        // SYNC: only a hint for the NIC's thread. The lock orders the data.
         self.wanted.fetch_add(1, Ordering::Relaxed);
         let nic = self.nic();
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         nic
     }
 
-    /// The NIC's thread lets others have the lock that want it.
+    /// Lets threads of the program take the lock. The NIC's thread calls this function.
     pub(crate) fn let_others(&self) {
-        // SYNC: as in `nic_between`.
+        // SYNC: only a hint. The lock orders the data.
         while self.wanted.load(Ordering::Relaxed) > 0 {
             call::sched_yield();
         }
     }
 
-    /// Drives the NIC once; how many frames came.
+    /// Drives the NIC once, and returns the number of frames.
     pub(crate) fn drive(&self) -> usize {
         let mut nic = self.nic();
         nic.driven += 1;
         let came = self.drive_held(&mut nic);
         let timer = nic.engine.next_timer().map(sovia_link::Time::nanos);
-        // It is to sleep less long.
+        // The NIC's thread must wake earlier than planned.
         if let Own::Watches(until) = nic.own
             && timer.is_some_and(|timer| until.is_none_or(|until| timer < until))
         {
@@ -106,7 +107,7 @@ impl Shared {
         came
     }
 
-    /// Drives the NIC, whose lock the caller has, and wakes threads that wait for what has ended.
+    /// Drives the NIC under the caller's lock, and wakes threads that wait for ended transfers.
     pub(crate) fn drive_held(&self, nic: &mut Nic) -> usize {
         let before = nic.engine.counters().ended;
         let came = self.drive_and_say(nic);
@@ -114,7 +115,7 @@ impl Shared {
         came
     }
 
-    /// Ends all that is under way with a peer.
+    /// Ends all transfers with a peer.
     pub(crate) fn give_up(&self, node: Node) {
         let mut nic = self.nic_between();
         let before = nic.engine.counters().ended;
@@ -122,81 +123,87 @@ impl Shared {
         self.tell(nic.engine.counters().ended.wrapping_sub(before) as u32);
     }
 
-    /// Drives the NIC, and says whether it misses receives.
+    /// Drives the NIC, and publishes if a peer's message has found no receive.
     fn drive_and_say(&self, nic: &mut Nic) -> usize {
         let came = nic.drive(&self.array);
         let misses = nic.engine.misses_receives();
-        // SYNC: the lock's owner alone writes it.
+        // SYNC: only the holder of the lock writes this word.
         if misses != self.misses_receives.load(Ordering::Relaxed) {
             self.misses_receives.store(misses, Ordering::Relaxed);
             if misses {
                 fence(Ordering::SeqCst);
-                // A receive that was posted meanwhile is seen here, or its thread sees the word.
+                // Either this call takes a receive that was posted meanwhile, or the posting thread sees
+                // `misses_receives`.
                 return came + nic.take_posts(&self.array);
             }
         }
         came
     }
 
-    /// So many sends and receives have ended.
+    /// Counts `count` ended sends and receives, and wakes waiting threads.
     pub(crate) fn tell(&self, count: u32) {
         if count == 0 {
             return;
         }
-        // SYNC: sequentially consistent with `sleep`: either this sees the waiter, or the waiter sees this.
+        // SYNC: sequentially consistent with `sleep`. Either this thread sees the waiter, or the waiter sees the new
+        // count.
         self.ended.fetch_add(count, Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) > 0 {
             futex::wake(&self.ended, u32::MAX >> 1);
         }
     }
 
-    /// How many sends and receives have ended, to be slept on.
+    /// Returns the number of ended sends and receives, for a later [`Shared::sleep`].
     pub(crate) fn ended(&self) -> u32 {
-        // SYNC: the descriptors' own words order what has ended.
+        // SYNC: pairs with the increment in `tell`. The words of the descriptors order the outcomes.
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Sleeps until more have ended than `since`.
+    /// Sleeps until the number of ended transfers differs from `since`.
     pub(crate) fn sleep(&self, since: u32, timeout_ns: Option<u64>) {
-        // SYNC: see `tell`.
+        // SYNC: sequentially consistent with `tell`. Either this thread sees the new count, or the other thread sees
+        // this waiter.
         self.waiters.fetch_add(1, Ordering::SeqCst);
         if self.mode == Mode::Calls {
-            // Its thread is to look after the port while this one sleeps.
+            // The NIC's thread must watch the port while this thread sleeps.
             self.bell.ring();
         }
         if self.ended.load(Ordering::SeqCst) == since {
-            // Whatever ends it, the caller looks for itself.
+            // The caller looks itself, whatever ends the sleep.
             let _ = futex::wait(&self.ended, since, timeout_ns);
         }
         self.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether a thread of the program's sleeps.
+    /// Returns true if a thread of the program sleeps.
     pub(crate) fn has_sleepers(&self) -> bool {
-        // SYNC: see `tell`.
+        // SYNC: sequentially consistent with `sleep`, like the load in `tell`.
         self.waiters.load(Ordering::SeqCst) > 0
     }
 
-    /// A receive has been posted. It is taken with the next frame, unless a peer waits for it.
+    /// Notifies the NIC of a new receive. The NIC takes the receive with the next frame, or at once if a peer waits for
+    /// a receive.
     pub(crate) fn posted_receive(&self) {
-        // Either the NIC takes the post after it has said that it misses receives, or this sees that it has said so.
+        // SYNC: pairs with the fence in `drive_and_say`. Either the NIC takes the post after it sets `misses_receives`,
+        // or this thread sees `misses_receives`.
         fence(Ordering::SeqCst);
-        // SYNC: behind the fence.
+        // SYNC: the fence above comes before this load.
         if self.misses_receives.load(Ordering::Relaxed) {
             self.posted();
         }
     }
 
-    /// Something has been posted that the NIC is to do at once.
+    /// Notifies the NIC of a post that needs work at once.
     pub(crate) fn posted(&self) {
         match self.mode {
             Mode::Calls => {
                 self.drive();
             }
             Mode::Thread { .. } => {
-                // Either the NIC's thread sees the post before it sleeps, or this sees that it sleeps.
+                // SYNC: pairs with the fence in `watch`. Either the NIC's thread sees the post before it sleeps, or
+                // this thread sees `sleeps`.
                 fence(Ordering::SeqCst);
-                // SYNC: behind the fence.
+                // SYNC: the fence above comes before this load.
                 if self.sleeps.load(Ordering::Relaxed) {
                     self.kick.give();
                 }
@@ -204,10 +211,11 @@ impl Shared {
         }
     }
 
-    /// The NIC's thread sleeps on the port, unless there is something to do.
+    /// Sleeps on the port, unless work is waiting. The NIC's thread calls this function.
     pub(crate) fn watch<'s>(&'s self, mut nic: MutexGuard<'s, Nic>) {
         let terms = nic.terms();
-        // SYNC: see `posted`.
+        // SYNC: pairs with the fence in `posted`. Either this thread sees the post, or the posting thread sees
+        // `sleeps`.
         self.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let is_called = self.is_closing.load(Ordering::Acquire) || nic.has_posts(&self.array);
@@ -219,23 +227,23 @@ impl Shared {
             nic.own = Own::Awake;
             nic.woken(found.news);
         }
-        // SYNC: a kick that comes too late is one for nothing.
+        // SYNC: none needed. A late kick only causes a look without a result.
         self.sleeps.store(false, Ordering::Relaxed);
     }
 
-    /// What the bell is now.
+    /// Returns the current value of the futex word, for a later [`Shared::nap`].
     pub(crate) fn heard(&self) -> u32 {
         self.bell.heard()
     }
 
-    /// The NIC's thread sleeps while calls do its work.
+    /// Sleeps while calls do the NIC's work. The NIC's thread calls this function.
     pub(crate) fn nap(&self, heard: u32, nanos: u64) {
         self.bell.sleep(heard, Some(nanos));
     }
 
-    /// The NIC's thread is to end.
+    /// Makes the NIC's thread end.
     pub(crate) fn close(&self) {
-        // SYNC: with the acquire of the NIC's thread.
+        // SYNC: pairs with the Acquire loads of the NIC's thread.
         self.is_closing.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         self.kick.give();

@@ -1,4 +1,4 @@
-//! What a program holds in its hands.
+//! The interface for programs.
 
 use crate::config::{Config, Mode, OpenError};
 use crate::nic::Nic;
@@ -13,7 +13,7 @@ use sovia_sys::clock;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A node's end of EMP. Any thread may call it.
+/// The end of a node. Any thread may use it.
 ///
 /// ```
 /// use emp_eth::{Config, Piece, Station, Status};
@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 /// let (out, mut room) = (*b"message", [0; 100]);
 /// let piece = |bytes: &[u8]| Piece { address: bytes.as_ptr() as u64, length: bytes.len() };
 /// let into = Piece { address: room.as_mut_ptr() as u64, length: room.len() };
-/// // SAFETY: both live until the transfers have ended, and neither is touched before.
+/// // SAFETY: both buffers live until the transfers have ended, and no code accesses them before.
 /// let (receive, send) = unsafe {
 ///     (other.post_receive(Some(to_one), Some(7), &[into]), one.post_send(to_other, 7, &[piece(&out)]))
 /// };
@@ -49,19 +49,19 @@ impl fmt::Debug for Station {
     }
 }
 
-/// There are as many peers as a station can have.
+/// The station already has the maximum number of peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a station has at most 65535 peers")]
 pub struct AddError;
 
-/// What has become of frames.
+/// Counters of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
-    /// What the NIC counts.
+    /// The NIC's counters.
     pub nic: sovia_emp::Counters,
-    /// What its port counts.
+    /// The port's counters.
     pub port: sovia_port::Counters,
-    /// How the port works, for people.
+    /// The mode of the port, for users.
     pub mode: String,
 }
 
@@ -69,7 +69,7 @@ impl Station {
     /// Opens a station without peers.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// Returns an [`OpenError`].
     pub fn open(config: &Config) -> Result<Station, OpenError> {
         let nic = Nic::open(config)?;
         let address = nic.address();
@@ -81,49 +81,49 @@ impl Station {
         Ok(Station { shared, address, key: config.key, thread: Some(started) })
     }
 
-    /// Where it is, for its peers.
+    /// Returns the station's address, for its peers.
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// What its peers have to know.
+    /// Returns the key that peers must know.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// Another peer, which wants to see that key; its number. Nothing is sent. One that became a peer by itself has its number
-    /// already.
+    /// Adds a peer that requires the key `key`, and returns the peer's number. Sends nothing. A peer that has already
+    /// sent a message keeps its number.
     ///
     /// # Errors
-    /// [`AddError`].
+    /// Returns [`AddError`].
     pub fn add_peer(&self, address: &Address, key: u64) -> Result<Node, AddError> {
         let mut nic = self.shared.nic_between();
         nic.engine.add_peer(&self.shared.array, Whereabouts::from(address), key).ok_or(AddError)
     }
 
-    /// How many peers there are.
+    /// Returns the number of peers.
     pub fn peers(&self) -> usize {
         self.shared.nic_between().engine.peers()
     }
 
-    /// Where a peer is.
+    /// Returns the address of a peer.
     pub fn address_of(&self, node: Node) -> Option<Address> {
         self.shared.nic_between().engine.address_of(node).map(Address::from)
     }
 
-    /// Frames that are acknowledged together, of messages that are posted from now on.
+    /// Sets the number of frames per acknowledgement, for messages that are posted from now on.
     pub fn set_collection(&self, frames: u8) {
         self.shared.nic_between().engine.set_collection(frames);
     }
 
-    /// Posts a send of the bytes of all pieces, one behind the other.
+    /// Posts a send of all pieces, one after the other.
     ///
     /// # Errors
-    /// [`PostError`]; [`PostError::Full`] until others have ended and have been told.
+    /// Returns a [`PostError`]. [`PostError::Full`] means that other transfers must first end and be tested.
     ///
     /// # Safety
-    /// The memory of all pieces must stay valid for reads until the send has ended ([`Station::test`] has told so, or the station
-    /// has been dropped). What is written there meanwhile may be sent or not.
+    /// The memory of all pieces must stay valid for reads until [`Station::test`] reports the end of the send, or until
+    /// the station is dropped. If the program changes the memory meanwhile, the message may contain old or new bytes.
     pub unsafe fn post_send(
         &self,
         to: Node,
@@ -134,14 +134,14 @@ impl Station {
         posted.inspect(|_| self.shared.posted())
     }
 
-    /// Posts a receive into all pieces, one behind the other, of a message from that node (or from any) with that tag (or with
-    /// any).
+    /// Posts a receive into all pieces, one after the other. `None` accepts a message from any node, or with any tag.
     ///
     /// # Errors
-    /// As [`Station::post_send`].
+    /// Returns the errors of [`Station::post_send`].
     ///
     /// # Safety
-    /// The memory of all pieces must stay valid for writes, and be touched by nothing else, until the receive has ended.
+    /// The memory of all pieces must stay valid for writes until the receive has ended. No other code may access the
+    /// memory meanwhile.
     pub unsafe fn post_receive(
         &self,
         from: Option<Node>,
@@ -152,20 +152,21 @@ impl Station {
         posted.inspect(|_| self.shared.posted_receive())
     }
 
-    /// Ends all that is under way with a peer, as if it did not answer. Receives that have met no message stay.
+    /// Ends all transfers with a peer, as if the peer did not answer. Receives that have met no message stay.
     pub fn give_up(&self, node: Node) {
         self.shared.give_up(node);
     }
 
-    /// Descriptors that are free: a post takes one to four.
+    /// Returns the number of free descriptors. A post takes one to four.
     pub fn free_descriptors(&self) -> usize {
         self.shared.host().free()
     }
 
-    /// What has come of a send or a receive; `None` while it is under way. It is told once: then the handle names nothing any more.
+    /// Returns the outcome of a send or receive, or `None` while it is under way. After an outcome, the handle is
+    /// invalid.
     ///
     /// # Errors
-    /// [`Misuse`].
+    /// Returns [`Misuse`] if the handle is invalid.
     pub fn test(&self, handle: Handle) -> Result<Option<Outcome>, Misuse> {
         if self.shared.array.is_pending(handle)? {
             self.progress();
@@ -176,10 +177,11 @@ impl Station {
         self.shared.host().test(&self.shared.array, handle)
     }
 
-    /// As [`Station::test`], but does none of the NIC's work: for those that have many, and call [`Station::progress`] once for all.
+    /// Like [`Station::test`], but without work for the NIC. A program with many handles can call [`Station::progress`]
+    /// once for all of them.
     ///
     /// # Errors
-    /// [`Misuse`].
+    /// Returns [`Misuse`] if the handle is invalid.
     pub fn outcome(&self, handle: Handle) -> Result<Option<Outcome>, Misuse> {
         if self.shared.array.is_pending(handle)? {
             return Ok(None);
@@ -187,10 +189,10 @@ impl Station {
         self.shared.host().test(&self.shared.array, handle)
     }
 
-    /// Waits until a send or a receive has ended; `None` if it has not within that time.
+    /// Waits until a send or receive has ended. Returns `None` if the time limit passes first.
     ///
     /// # Errors
-    /// [`Misuse`].
+    /// Returns [`Misuse`] if the handle is invalid.
     pub fn wait(
         &self,
         handle: Handle,
@@ -203,35 +205,35 @@ impl Station {
         self.test(handle)
     }
 
-    /// Gives a receive up, unless it has met a message. It ends either way, and is to be tested.
+    /// Cancels a receive that has met no message. The receive ends in any case, and the program must test it.
     ///
     /// # Errors
-    /// [`Misuse`].
+    /// Returns [`Misuse`] if the handle is not a receive.
     pub fn cancel(&self, handle: Handle) -> Result<(), Misuse> {
         self.shared.host().cancel(&self.shared.array, handle)?;
         self.shared.posted();
         Ok(())
     }
 
-    /// Does what there is to do for the NIC, where calls do its work.
+    /// Does the NIC's due work, if calls do the NIC's work.
     pub fn progress(&self) {
         if self.shared.mode == Mode::Calls {
             self.shared.drive();
         }
     }
 
-    /// How many sends and receives have ended so far, modulo 2^32.
+    /// Returns the number of ended sends and receives, modulo 2^32.
     pub fn ended(&self) -> u32 {
         self.shared.ended()
     }
 
-    /// Waits until another one has ended than the `since` that [`Station::ended`] has told; whether one has within that time.
+    /// Waits until [`Station::ended`] differs from `since`. Returns false if the time limit passes first.
     pub fn wait_for_another(&self, since: u32, timeout: Option<Duration>) -> bool {
         let done = self.wait_until(timeout, || Ok((self.shared.ended() != since).then_some(())));
         done == Ok(Some(()))
     }
 
-    /// Looks, then sleeps, until `done` says so or the time is over.
+    /// Polls, then sleeps, until `done` returns a value or the time limit passes.
     fn wait_until(
         &self,
         timeout: Option<Duration>,
@@ -263,7 +265,7 @@ impl Station {
         }
     }
 
-    /// What has become of frames so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         let mut nic = self.shared.nic_between();
         let (port, mode) = nic.port_counters();
@@ -271,12 +273,12 @@ impl Station {
     }
 }
 
-/// All that is posted ends; then nothing reaches into the program's memory any more.
+/// Ends all posts. After that the NIC does not access the program's memory.
 impl Drop for Station {
     fn drop(&mut self) {
         self.shared.close();
         if let Some(thread) = self.thread.take() {
-            // A NIC that has failed has said so.
+            // A panic of the NIC's thread has already printed its message.
             let _ = thread.join();
         }
     }

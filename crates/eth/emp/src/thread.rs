@@ -7,22 +7,23 @@ use sovia_sys::{call, clock};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// While calls do its work, it looks in so often, in nanoseconds: a program that stops calling is not to look dead to its peers.
+/// Nanoseconds between two looks of the thread, while calls do the NIC's work. The looks keep a program alive for its
+/// peers when it stops calling.
 const NAP_NS: u64 = 200_000;
-/// A program that has looked so often since this thread did is spinning.
+/// Number of looks that make a program count as spinning, since the last look of this thread.
 const SPINNING: u64 = 16;
 
-/// Starts it.
+/// Starts the thread.
 ///
 /// # Errors
-/// There can be no more threads.
+/// Returns an error if no thread can be created.
 pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("emp-nic".into());
     thread.spawn(move || {
         match shared.mode {
             Mode::Thread { processor } => {
                 if let Some(processor) = processor {
-                    // Where there is no such processor the thread runs on any.
+                    // If the processor does not exist, the thread runs on any processor.
                     let _ = call::run_on(processor);
                 }
                 drive_always(&shared);
@@ -31,17 +32,17 @@ pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
         }
         let mut nic = shared.nic();
         nic.close(&shared.array);
-        // Threads that wait are told.
+        // Wakes waiting threads, which then see that their posts have ended.
         shared.tell(1);
     })
 }
 
 fn is_closing(shared: &Shared) -> bool {
-    // SYNC: with the release of `Shared::close`.
+    // SYNC: pairs with the Release store in `Shared::close`.
     shared.is_closing.load(Ordering::Acquire)
 }
 
-/// Looks for posts and frames all the time, and sleeps where there have been none for a while.
+/// Polls for posts and frames, and sleeps after an idle time.
 fn drive_always(shared: &Shared) {
     let mut busy_at = clock::now_ns();
     while !is_closing(shared) {
@@ -60,12 +61,12 @@ fn drive_always(shared: &Shared) {
     }
 }
 
-/// Looks after the port while no call does.
+/// Drives the NIC while no call does.
 fn drive_between(shared: &Shared) {
     let mut driven = 0;
     while !is_closing(shared) {
         let heard = shared.heard();
-        // A call that has the NIC does what there is.
+        // A call that holds the lock does the work.
         let Some(mut nic) = shared.nic_if_free() else {
             shared.nap(heard, NAP_NS);
             continue;
@@ -75,7 +76,7 @@ fn drive_between(shared: &Shared) {
         let looks = nic.driven.wrapping_sub(driven);
         driven = nic.driven;
         if looks >= SPINNING && !shared.has_sleepers() {
-            // No thread sleeps on the descriptors, which would tell.
+            // No thread sleeps on the descriptors, so changes of the port would go unnoticed.
             nic.woken(true);
             drop(nic);
             shared.nap(heard, NAP_NS);

@@ -1,4 +1,4 @@
-//! Addresses in 24 bytes, so that a peer costs few.
+//! Addresses in 24 bytes, to keep the state of a peer small.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use sovia_port::Address;
@@ -8,14 +8,14 @@ use sovia_port::Address;
 pub struct Whereabouts([u8; 24]);
 
 impl Whereabouts {
-    /// Bytes that another process has told; `None` if they are no address.
+    /// Checks bytes from another process; `None` if they are no address.
     pub fn read(bytes: [u8; 24]) -> Option<Whereabouts> {
         let told = Whereabouts(bytes);
-        // There is one way to write each.
+        // Each address has exactly one encoding.
         (Whereabouts::from(&Address::from(told)) == told).then_some(told)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> [u8; 24] {
         self.0
     }

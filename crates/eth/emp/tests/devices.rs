@@ -1,4 +1,4 @@
-//! Stations in two network namespaces with a cable between them, on the devices themselves and over UDP.
+//! Tests of stations in two connected network namespaces, on devices and over UDP.
 
 #[path = "../../via-eth/tests/namespaces/mod.rs"]
 mod namespaces;
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(120));
 
-/// A station in each namespace, each of which is the other's peer 0.
+/// Opens a station in this namespace. Each station is the other's peer 0.
 fn meet(
     place: &str,
     mode: Mode,
@@ -43,7 +43,7 @@ fn ping_pong(name: &str, places: [&str; 2], mode: Mode, faults: Option<Faults>) 
                 assert_eq!(station.wait(send, LONG).unwrap().unwrap().status, Status::Done);
                 assert_eq!(room.bytes(), message.bytes());
             }
-            // The last acknowledgement has come: the peer may go.
+            // The last acknowledgement has arrived, so the peer may close.
             drop(over);
         },
         move || {

@@ -1,4 +1,4 @@
-//! A station, from its port up.
+//! Checks the layers of this crate's modules, from the port up.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
@@ -6,7 +6,7 @@ const LAYERS: &[&[&str]] = &[
     &["nic"],
     &["shared"],
     &["thread"],
-    // What a program holds in its hands.
+    // The interface for programs.
     &["station"],
 ];
 

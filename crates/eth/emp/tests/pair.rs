@@ -1,11 +1,11 @@
-//! Two stations in one process, on loopback UDP.
+//! Tests of two stations in one process, over UDP on loopback.
 
 use crate::common::{Bytes, open, pair};
 use core::time::Duration;
 use emp_eth::{Config, DESCRIPTORS, Misuse, Mode, PostError, Station, Status};
 use sovia_port::impair::Faults;
 
-/// A watchdog.
+/// Time limit that ends a hanging test.
 const LONG: Option<Duration> = Some(Duration::from_secs(120));
 
 fn each_mode(test: impl Fn(Mode)) {
@@ -38,7 +38,7 @@ fn messages_come_without_a_call_in_between() {
         let (message, room) = (Bytes::pattern(200_000), Bytes::zeroed(200_000));
         let receive = room.receive(&other, None, None);
         let send = message.send(&one, 0, 1);
-        // No call of either station is made until it is there.
+        // Neither station makes a call until the last byte has arrived.
         while room.bytes().last() != message.bytes().last() {
             std::thread::sleep(Duration::from_millis(1));
         }

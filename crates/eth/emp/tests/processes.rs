@@ -1,4 +1,4 @@
-//! Stations in processes of their own: peers that are killed, begin anew, or belong to another user.
+//! Tests of stations in separate processes: peers that are killed, that restart, or that belong to another user.
 
 use crate::common::{Bytes, KEY, open};
 use core::time::Duration;
@@ -9,16 +9,16 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(120));
-/// Bytes of a message that is long under way.
+/// Bytes of a message that takes long to send.
 const MUCH: usize = 20 << 20;
 
-/// What the other process does, and where.
+/// Environment variables with the role, the address, the peer and the key of the other process.
 const ROLE: &str = "EMP_TEST_ROLE";
 const PLACE: &str = "EMP_TEST_PLACE";
 const PEER: &str = "EMP_TEST_PEER";
 const OTHER_KEY: &str = "EMP_TEST_KEY";
 
-/// Another process, with a station.
+/// Another process with a station.
 struct Other {
     child: Child,
     at: SocketAddr,
@@ -50,7 +50,7 @@ impl Other {
                 break at.parse().unwrap();
             }
         };
-        // What else it says goes nowhere.
+        // Discards the rest of the output.
         std::thread::spawn(move || said.for_each(drop));
         Some(Other { child, at })
     }
@@ -140,7 +140,7 @@ fn two_processes_play_ping_pong() {
 #[test]
 fn a_sender_that_is_killed_in_the_middle_of_a_message_is_an_error() {
     let station = open(Mode::Calls, short);
-    // The room is there before the first byte is.
+    // Allocates the memory before the first byte arrives.
     let room = Bytes::zeroed(MUCH);
     let mut other = Other::start("sends much", nowhere(), &station, |_| ()).unwrap();
     station.add_peer(&Address::Udp(other.at), KEY).unwrap();
@@ -150,7 +150,7 @@ fn a_sender_that_is_killed_in_the_middle_of_a_message_is_an_error() {
     }
     other.kill();
     let ended = station.wait(receive, LONG).unwrap().unwrap();
-    // A fast one has sent it all by then.
+    // A fast sender has already sent everything.
     assert!(matches!(ended.status, Status::PeerDead | Status::Done), "{ended:?}");
     assert_eq!(station.free_descriptors(), DESCRIPTORS);
 }
@@ -163,7 +163,8 @@ fn a_receiver_that_is_killed_in_the_middle_of_a_message_is_an_error() {
     let message = Bytes::pattern(MUCH);
     let mut send = message.send(&station, 0, 1);
     while station.counters().nic.collections < 20 {
-        // Six tries take a quarter of a second. A peer that had no processor for as long has been given up.
+        // Six tries take a quarter of a second. The station may have given up a peer that got no processor time for so
+        // long.
         if let Some(ended) = station.test(send).unwrap() {
             assert_eq!(ended.status, Status::PeerDead);
             send = message.send(&station, 0, 1);

@@ -7,7 +7,7 @@ use emp_eth::{Config, Handle, Mode, Node, Piece, PostError, Station};
 
 pub(crate) const KEY: u64 = 0x0123_4567_89ab_cdef;
 
-/// A station on loopback.
+/// Opens a station on loopback.
 pub(crate) fn open(mode: Mode, change: impl Fn(&mut Config)) -> Station {
     let mut config = Config::new("udp:127.0.0.1:0".parse().unwrap(), KEY);
     config.mode = mode;
@@ -15,7 +15,7 @@ pub(crate) fn open(mode: Mode, change: impl Fn(&mut Config)) -> Station {
     Station::open(&config).unwrap()
 }
 
-/// Two of them, each of which is the other's peer 0.
+/// Returns two stations. Each is the other's peer 0.
 pub(crate) fn pair(mode: Mode, change: impl Fn(&mut Config)) -> (Station, Station) {
     let (one, other) = (open(mode, &change), open(mode, &change));
     assert_eq!(one.add_peer(&other.address(), other.key()), Ok(0));
@@ -23,7 +23,7 @@ pub(crate) fn pair(mode: Mode, change: impl Fn(&mut Config)) -> (Station, Statio
     (one, other)
 }
 
-/// Memory of a message, which tests keep until its transfer has ended.
+/// Memory of a message. Tests keep it until the transfer has ended.
 pub(crate) struct Bytes(Box<[UnsafeCell<u8>]>);
 
 impl Bytes {
@@ -40,7 +40,7 @@ impl Bytes {
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        // SAFETY: the cell is live; a NIC that writes there meanwhile spoils no more than the byte.
+        // SAFETY: the cell is live. A NIC may write meanwhile, and then only the value of this byte is unspecified.
         self.0.iter().map(|byte| unsafe { byte.get().read_volatile() }).collect()
     }
 
@@ -60,7 +60,8 @@ impl Bytes {
 
     #[track_caller]
     pub(crate) fn receive(&self, at: &Station, from: Option<Node>, tag: Option<u32>) -> Handle {
-        // SAFETY: as above, and nothing but `bytes` looks at it.
+        // SAFETY: tests keep the memory until the receive has ended or its station has been dropped. Only `bytes` reads
+        // the memory.
         unsafe { at.post_receive(from, tag, &[self.piece()]) }.unwrap()
     }
 }
