@@ -1,9 +1,10 @@
-//! How many bytes one NIC writes into another one's memory, for some seconds: for networks that are long, narrow or bad, on which
-//! `pingpong` would take its time.
+//! Measures the rate at which one NIC writes into another NIC's memory, for some seconds. Use it for networks that are
+//! long, narrow or lossy, on which `pingpong` takes too long.
 //!
-//! `bulk PLACE PLACE NETNS NETNS SECONDS [bbr|fixed]`: the two NICs' places (`udp:10.0.0.1:7000`, `eth:eth0`), the names of the
-//! network namespaces in which they are, how long the second writes to the first by RDMA, and what limits what it sends. Prints megabits
-//! a second, of bytes that are known to have arrived; the first two seconds do not count.
+//! `bulk PLACE PLACE NETNS NETNS SECONDS [bbr|fixed]`. The arguments are the ports of the two NICs
+//! (`udp:10.0.0.1:7000`, `eth:eth0`), the names of their network namespaces, the duration, and the congestion control.
+//! The second NIC writes to the first by RDMA. Prints megabits per second, counting bytes that are known to have
+//! arrived. The first two seconds do not count.
 
 use sovia_sys::{Fd, netns};
 use std::os::fd::IntoRawFd;
@@ -16,13 +17,13 @@ use via::{
 };
 use via_eth::{Config, Control, Place};
 
-/// Bytes of a message, and messages that are under way.
+/// Bytes of a message, and number of messages under way.
 const MESSAGE: usize = 64 << 10;
 const POSTED: usize = 128;
-/// What passes before it counts.
+/// Time before the measurement.
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// The calling thread is in that network namespace from here on.
+/// Moves the calling thread into a network namespace.
 fn enter(name: &str) {
     let file = std::fs::File::open(format!("/run/netns/{name}")).expect("a network namespace");
     netns::enter(&Fd::adopt(file.into_raw_fd())).expect("it can be entered");
@@ -56,7 +57,7 @@ fn main() {
             let server = nic.address(b"bulk");
             tell.send((server.host.to_vec(), memory.address(0), handle.raw())).expect("a listener");
             nic.connect_wait(&server, None).expect("a request").accept(&vi).expect("accepted");
-            // Nothing is received: the NIC's own thread does it all, until the other end disconnects.
+            // The NIC's own thread handles all RDMA, until the other end disconnects.
             let descriptors = Memory::zeroed(64);
             let descriptor = nic.register_mem(&descriptors, rights).expect("a region");
             descriptors.descriptor(0).expect("room").prepare(&[], None).expect("it fits");
@@ -71,7 +72,7 @@ fn main() {
         let handle = nic.register_mem(&memory, rights).expect("a region");
         let (host, address, remote) = told.recv().expect("a NIC");
         let server = NetAddress::new(&host, b"bulk");
-        // Until the other end waits for it.
+        // Repeats the request until the other end waits for it.
         while vi.connect_request(&nic.address(b"client"), &server, None)
             == Err(ConnectError::NoMatch)
         {}

@@ -1,9 +1,10 @@
-//! How long a message takes between two NICs, and how many bytes they move, beside TCP in the same run.
+//! Measures the latency of a message between two NICs, and their throughput, and compares both with TCP.
 //!
-//! `pingpong PLACE PLACE [NETNS NETNS [ADDRESS]]`: the two NICs' places (`udp:10.0.0.1:7000`, `eth:eth0`), the names of the network
-//! namespaces in which they are, and the address of TCP's server, which is in the first (without it TCP is left out where a place is none). Prints in turn the time one way in
-//! microseconds for 4 bytes, with both ends looking all the time and with both waiting, and gigabits a second for messages
-//! of 32 KB. With `CONTROL=fixed` in the environment nothing but the window limits what the NICs send.
+//! The command is `pingpong PLACE PLACE [NETNS NETNS [ADDRESS]]`. `PLACE` is the port of a NIC (`udp:10.0.0.1:7000`,
+//! `eth:eth0`), and `NETNS` the name of its network namespace. `ADDRESS` is the address of the TCP server in the first
+//! namespace. Without `ADDRESS`, a run with a port other than UDP leaves TCP out. Prints the one-way time of 4 bytes in
+//! microseconds, and gigabits per second for messages of 32 KB. Both ends poll in one series, and wait in the other.
+//! With `CONTROL=fixed` in the environment, only the window limits the NICs.
 
 use sovia_sys::{Fd, netns};
 use std::io::{ErrorKind, Read, Write};
@@ -22,20 +23,20 @@ const SMALL: usize = 4;
 const LARGE: usize = 32 << 10;
 const ROUNDS: usize = 20_000;
 const TURNS: usize = 5;
-/// Messages of a bulk transfer.
+/// Number of messages of a bulk transfer.
 const MESSAGES: usize = 16 << 10;
-/// Receives that are posted, and messages after which the sender is told that it may go on.
+/// Number of posted receives, and number of messages per permission to go on.
 const POSTED: usize = 32;
 const STEP: usize = 8;
 
-/// The calling thread is in that network namespace from here on.
+/// Moves the calling thread into a network namespace.
 fn enter(name: Option<&String>) {
     let Some(name) = name else { return };
     let file = std::fs::File::open(format!("/run/netns/{name}")).expect("a network namespace");
     netns::enter(&Fd::adopt(file.into_raw_fd())).expect("it can be entered");
 }
 
-/// A VI with its memory: descriptors first, then a buffer for each; receives, and then sends.
+/// A VI with its memory: descriptors, then a buffer for each descriptor. Receives come before sends.
 struct End {
     vi: EthVi,
     memory: Memory,
@@ -95,7 +96,7 @@ impl End {
         assert!(!done.status.intersects(Status::ERROR_MASK), "{:?}", done.status);
     }
 
-    /// Microseconds one way.
+    /// Returns the one-way time in microseconds.
     fn bounce(&self, first: bool) -> f64 {
         let begin = Instant::now();
         for n in 0..ROUNDS {
@@ -107,7 +108,7 @@ impl End {
             if !first {
                 self.send(n, SMALL);
             }
-            // The answer has acknowledged the first end's; the other's is acknowledged by what comes next.
+            // The answer acknowledges the first end's message. The next message acknowledges the other end's.
             if first || n > 0 {
                 self.sent();
             }
@@ -118,13 +119,13 @@ impl End {
         begin.elapsed().as_secs_f64() * 1e6 / (2 * ROUNDS) as f64
     }
 
-    /// Gigabits a second.
+    /// Returns gigabits per second.
     fn stream(&self, first: bool) -> f64 {
         let begin = Instant::now();
         let mut told = 0;
         for n in 0..MESSAGES {
             if first {
-                // The other end has receives for those that are under way.
+                // The other end has receives for all messages under way.
                 while n - told * STEP >= POSTED - STEP {
                     self.received();
                     self.post_recv(told);
@@ -181,7 +182,7 @@ fn ends(place: &[Place; 2], namespaces: [Option<&String>; 2], polls: bool) -> [f
         let nic = config(&place[1]).open().expect("a NIC");
         let end = End::new(&nic, polls);
         let server = NetAddress::new(&told.recv().expect("a NIC"), b"pingpong");
-        // Until the other end waits for it.
+        // Repeats the request until the other end waits for it.
         while end.vi.connect_request(&nic.address(b"client"), &server, None)
             == Err(ConnectError::NoMatch)
         {}
@@ -191,7 +192,7 @@ fn ends(place: &[Place; 2], namespaces: [Option<&String>; 2], polls: bool) -> [f
     })
 }
 
-/// Reads all of it, looking all the time or waiting, as the socket does.
+/// Reads until `bytes` is full. The mode of the socket decides if the thread polls or waits.
 fn fill(stream: &mut TcpStream, mut bytes: &mut [u8]) {
     while !bytes.is_empty() {
         match stream.read(bytes) {
@@ -270,7 +271,7 @@ fn main() {
     );
     for turn in 0..2 * TURNS {
         let polls = turn % 2 == 0;
-        // In threads of their own: each enters namespaces.
+        // Uses separate threads, because each thread enters a namespace.
         let [vi, tcp] = std::thread::scope(|s| {
             let vi = s.spawn(|| ends(&places, namespaces, polls)).join().expect("figures");
             let tcp =

@@ -1,4 +1,4 @@
-//! What a NIC is like, and opening it.
+//! The configuration of a NIC, and functions that open it.
 
 use crate::ether::Ether;
 use crate::nic::EthNic;
@@ -10,55 +10,55 @@ use sovia_port::impair::{Faults, Impaired};
 use sovia_port::{Address, Opened, Place, Port, Use};
 use sovia_softnic::Description;
 
-/// How a NIC speaks to others.
+/// Options for opening a NIC.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Where it is.
+    /// The port of the NIC.
     pub place: Place,
-    /// Packets of one direction of a connection that may be on their way.
+    /// Most packets under way in one direction of a connection.
     pub window: u32,
-    /// What else limits them: [`Control::Bbr`], unless no other traffic uses the link.
+    /// Further limit of packets under way: [`Control::Bbr`], unless no other traffic uses the link.
     pub control: Control,
-    /// How long an acknowledgement is awaited before packets are sent again, and for how long in all.
+    /// Time to wait for an acknowledgement before packets are sent again, and total time.
     pub timing: Timing,
-    /// How long a call that waits looks before it sleeps.
+    /// Time that a waiting call polls before it sleeps.
     pub spin: Duration,
-    /// What goes wrong with the frames that it sends, for tests.
+    /// Faults of outgoing frames, for tests.
     pub faults: Option<Faults>,
 }
 
-/// Why a NIC cannot be opened.
+/// Reason why a NIC cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Its port cannot be.
+    /// The port cannot be opened.
     #[error("{place}: {why}")]
     Port {
-        /// Where it was to be.
+        /// The port's name.
         place: Place,
-        /// What the port says.
+        /// The port's error.
         why: sovia_port::OpenError,
     },
-    /// Its frames would have no room for a message.
+    /// The port's frames have no room for a message.
     #[error(
         "{0}: the longest frame that this port can send is too short for the protocol; raise the device's MTU"
     )]
     FrameMax(Place),
-    /// It can have no thread of its own, or no descriptor to wake that by.
+    /// The NIC cannot get a thread, or a descriptor to wake the thread.
     #[error("{0}: cannot start the thread of the NIC")]
     Thread(Place),
 }
 
-/// The shortest frames with which a NIC works.
+/// Smallest frame length that a NIC supports.
 const LEAST: usize = 256;
-/// Packets of one direction of a connection that may be on their way: with those of Ethernet's usual length 6 MB, which a path
-/// of a gigabit a second holds in 48 ms.
+/// Default window in packets. With Ethernet's usual frames these are 6 MB, the content of a path with a gigabit per
+/// second and 48 ms.
 const WINDOW: u32 = 4096;
 
-/// The NICs of this process that may have others beside them.
+/// The NICs of this process whose ports other NICs may share.
 static OPEN: Registry<Place, Ether> = Registry::new();
 
 impl Config {
-    /// A NIC in that place, which gives a silent peer up after about a quarter of a minute.
+    /// Returns the default options for a port. The NIC gives up a silent peer after about 15 seconds.
     pub fn new(place: Place) -> Config {
         let timing = Timing {
             first: Duration::from_millis(1),
@@ -78,7 +78,7 @@ impl Config {
     /// Opens the NIC.
     ///
     /// # Errors
-    /// [`OpenError`]
+    /// Returns an [`OpenError`].
     pub fn open(&self) -> Result<EthNic, OpenError> {
         let opened = self.place.open(Use::Nic);
         let Opened { port, own: address, link_checks, sure } =
@@ -92,18 +92,18 @@ impl Config {
         let checksum = if link_checks { Checksum::Link } else { Checksum::Crc };
         let probes = true;
         let engine = sovia_softnic::Config { mtu, probes, window, control, timing, checksum };
-        // Faults damage frames behind the checksum of whatever is below.
+        // Injected faults corrupt frames after any lower layer has computed its checksum.
         let checksum = if self.faults.is_some() { Checksum::Crc } else { checksum };
         let wire = Wire::start(Ether::new(port, address, checksum), engine, self.spin);
         let wire = wire.ok_or_else(|| OpenError::Thread(self.place.clone()))?;
         Ok(self.on(wire, address))
     }
 
-    /// Opens the NIC beside another one of this process in the same place, if there is one: two ports could not be there. All
-    /// but the place is then as it is there.
+    /// Opens the NIC. Shares the port of this process's NIC at the same place, if one exists, because two ports cannot
+    /// have the same place. The existing NIC's options then apply, except the place.
     ///
     /// # Errors
-    /// [`OpenError`]
+    /// Returns an [`OpenError`].
     pub fn open_shared(&self) -> Result<EthNic, OpenError> {
         let wire =
             OPEN.find_or_start(&self.place, || self.open().map(|nic| nic.driver().clone()))?;
@@ -111,7 +111,7 @@ impl Config {
         Ok(self.on(wire, address))
     }
 
-    /// Opens a NIC beside another one, on the same port: it has the same address, and memory, tags and VIs of its own.
+    /// Opens a NIC on the port of another NIC. It has the same address, but separate memory, tags and VIs.
     pub fn open_beside(&self, nic: &EthNic) -> EthNic {
         self.on(nic.driver().clone(), nic.node())
     }

@@ -1,4 +1,4 @@
-//! A port, the clock and the timers, as the medium of the engine.
+//! The medium of the engine: a port, the clock and the timers.
 
 use crate::listening::Listening;
 use core::fmt;
@@ -14,44 +14,44 @@ use via::NetAddress;
 
 /// A port with its clock.
 pub struct Ether {
-    /// Away while frames are received.
+    /// The port; `None` while frames are received.
     port: Option<Box<dyn Port + Send>>,
     descriptors: Descriptors,
     address: Address,
-    /// Checksum by which its corrupt frames are found.
+    /// The checksum that detects corrupt frames.
     checksum: Checksum,
-    /// The port has refused to work, and has not been asked since.
+    /// Set if the port has failed, and has not been checked since.
     has_failed: bool,
-    /// It never works again.
+    /// Set if the port will never work again.
     is_gone: bool,
-    /// Bytes of a frame to another station of UDP, which stay as they are. Connections begin while the port is away as well.
+    /// Most bytes of a frame to another station. Stored here because connections also begin while the port is away.
     frame_max: usize,
-    /// The first bits of ends' names, where others have the same address.
+    /// The first bits of the names of ends, if the port shares its address.
     prefix: Option<u16>,
-    /// The kernel had no room for all frames.
+    /// Set if the kernel had no room for all frames.
     is_full: bool,
     clock: Clock,
     /// Frames that the NIC sends to itself.
     local: VecDeque<Vec<u8>>,
     /// Frames to send when the port is back.
     held: Vec<(Address, Vec<u8>)>,
-    /// At which discriminators the port listens, and for how many waits.
+    /// The discriminators at which the port listens, and their numbers of waits.
     listening: Listening,
-    /// Buffers for frames.
+    /// Free buffers for frames.
     spare: Vec<Vec<u8>>,
-    /// Where the last frame went, and its length.
+    /// Destination and length of the last frame.
     last: (Address, usize),
 }
 
-/// Buffers that are kept.
+/// Most free buffers.
 const SPARE: usize = 64;
-/// Of a frame no more than one in so many bytes is padding.
+/// Padding takes at most one in this number of a frame's bytes.
 const PADDING_PART: usize = 16;
-/// Between two looks whether a port that has failed works again.
+/// Time between two checks if a failed port works again.
 const FAILED: Duration = Duration::from_millis(100);
 
-/// The length of the frame at the beginning of `room` with padding, by which it becomes as long as the last one where little is missing:
-/// frames of one length travel together.
+/// Pads the frame in `room` to the length `last` of the last frame, if few bytes are missing, and returns the new
+/// length. Frames of one length share a system call.
 fn padded(room: &mut [u8], len: usize, last: usize) -> usize {
     match room.get_mut(len..last) {
         Some(padding) if padding.len() <= last / PADDING_PART => {
@@ -98,7 +98,7 @@ impl Ether {
         self.port.take()
     }
 
-    /// The port is back; what has been sent meanwhile is on its way.
+    /// Puts the port back, and sends the frames held meanwhile.
     fn put_port(&mut self, port: Box<dyn Port + Send>) {
         self.port = Some(port);
         for (to, frame) in core::mem::take(&mut self.held) {
@@ -108,14 +108,14 @@ impl Ether {
         self.tell_listening();
     }
 
-    /// Tells the port at which discriminators it listens from now on.
+    /// Tells the port about changes of the discriminators at which it listens.
     fn tell_listening(&mut self) {
         if let Some(port) = &mut self.port {
             self.listening.tell(|discriminator, listens| port.listen(discriminator, listens));
         }
     }
 
-    /// What the port has been asked to do has come to that.
+    /// Checks the port after an error. Returns the result's value.
     fn came<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         let failed = result.is_err();
         if failed && !self.has_failed {
@@ -124,15 +124,15 @@ impl Ether {
         result.ok()
     }
 
-    /// Asks whether the port works, where its device may have changed.
+    /// Checks if the port works, because its device may have changed.
     fn ask(&mut self) {
         let health = self.port.as_mut().map_or(Ok(()), |port| port.check());
         self.is_gone |= health == Err(Error::Gone);
         self.has_failed = self.is_gone || health.is_err();
     }
 
-    /// Has `write` write a frame to the port's slot, and commits as many bytes as it says. One for which there is no room is lost, as any
-    /// frame may be.
+    /// Lends a slot of the port to `write`, and commits the number of bytes that `write` returns. A frame without room
+    /// is lost, like any frame may be.
     fn put_by(&mut self, to: &Address, mut write: impl FnMut(&mut [u8]) -> Option<usize>) {
         for _ in 0..2 {
             let Some(port) = &mut self.port else { return };
@@ -142,12 +142,12 @@ impl Ether {
                 }
                 return;
             }
-            // The port's buffer is full, and the kernel may have room.
+            // The port's buffer is full, but the kernel may have room.
             self.flush();
         }
     }
 
-    /// Hands a frame to the port.
+    /// Passes a frame to the port.
     fn put(&mut self, to: &Address, frame: &[u8]) {
         self.put_by(to, |room| {
             room.get_mut(..frame.len())?.copy_from_slice(frame);
@@ -155,19 +155,19 @@ impl Ether {
         });
     }
 
-    /// A frame that the NIC has sent to itself.
+    /// Returns a frame that the NIC has sent to itself.
     fn local_frame(&mut self) -> Option<Vec<u8>> {
         self.local.pop_front()
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer.
     fn give_back(&mut self, frame: Vec<u8>) {
         if self.spare.len() < SPARE {
             self.spare.push(frame);
         }
     }
 
-    /// What the port counts, and how it works.
+    /// Returns the port's counters, and a description of the port.
     pub(crate) fn port_counters(&mut self) -> (sovia_port::Counters, String) {
         let told = self.port.as_mut().map(|port| (port.counters(), port.describe()));
         told.unwrap_or_default()
@@ -183,7 +183,8 @@ impl Medium for Ether {
 
     fn send<B: Readable>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
         if (to != self.address || self.prefix.is_some()) && self.port.is_some() {
-            // Frames that go together may pass where one alone does not: the next device cuts them, or none does.
+            // A probe must travel alone. In a batch, it may pass where a single frame of its length does not: the next
+            // device cuts the batch, or no device does.
             let is_alone = matches!(packet, Packet::Probe { .. });
             if is_alone {
                 self.flush();
@@ -228,11 +229,11 @@ impl Medium for Ether {
         self.address.of_host(host)
     }
 
-    /// Drawn by the kernel: a frame of an older connection names none of today's ends.
+    /// Returns a random name, so that a frame of an older connection names no current end.
     fn name(&mut self) -> EndId {
         loop {
             let mut bytes = [0; 8];
-            // Where the kernel has no random bytes there is nothing safe to go on with.
+            // Without random bytes from the kernel, no safe name is possible.
             let drawn = sovia_sys::call::getrandom(&mut bytes);
             let random = u64::from_ne_bytes(bytes);
             let name = EndId(match self.prefix {
@@ -309,7 +310,7 @@ impl Driven for Ether {
         let again = (self.has_failed && !self.is_gone).then(|| self.clock.now().after(FAILED));
         let until = [until, self.clock.next(), again, at_once.then(|| self.clock.now())];
         Terms {
-            // What tells of a port that is gone does so for ever.
+            // The descriptor for changes stays readable forever once the port is gone.
             descriptors: Descriptors {
                 news: self.descriptors.news.filter(|_| !self.is_gone),
                 ..self.descriptors

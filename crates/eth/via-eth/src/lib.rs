@@ -1,26 +1,27 @@
 //! A VI provider between hosts: the NIC in software of `sovia-softnic`, on a port that moves frames in real time.
 //!
-//! [`EthNic`]s are opened by [`Config::open`], each with a port of its own. A NIC's address, as VIA knows it, is that of its port,
-//! as bytes: six of an Ethernet card, or those of an Internet address and of a UDP port. Where the port is at an agent, NICs of other
-//! processes have the same address: what tells them apart are the discriminators at which they listen, and the names of
-//! connections' ends, whose first bits the agent has chosen.
+//! [`Config::open`] opens an [`EthNic`] with its own port. The NIC's VIA address is the address of the port. For an
+//! Ethernet card, these are six bytes, and for UDP the bytes of the Internet address and the port number. If the port
+//! is at an agent, NICs of other processes have the same address. They differ in the discriminators at which they
+//! listen, and in the names of connections' ends. The agent chooses the first bits of these names.
 //!
-//! - `config`: what a NIC is like, and where it is; `station`: where others are;
-//! - `listening`: at which discriminators its program listens;
+//! - `config`: the configuration of a NIC; `station`: addresses of peers;
+//! - `listening`: the discriminators at which the program listens;
 //! - `ether`: a port, the clock and the timers, as the engine's medium;
-//! - `sovia-drive` says which thread makes progress;
-//! - `nic`: what a program holds in its hands.
+//! - `sovia-drive`: chooses the thread that makes progress;
+//! - `nic`: the types for programs.
 //!
-//! # Strangers
+//! # Frames of other stations
 //!
-//! Any station that can send to the port can send frames. The engine takes those only that come from the address of a connection's other
-//! end and name both ends, whose names are random numbers of 64 bits; the others are dropped and counted ([`counters`]).
-//! Frames are neither encrypted nor signed: who can read what travels can forge it.
+//! Any station that can reach the port can send frames. The engine accepts only frames that come from the address of a
+//! connection's other end and name both ends. The names are random numbers of 64 bits. The engine drops and counts all
+//! other frames ([`counters`]). Frames are neither encrypted nor signed, so a station that can read the traffic can
+//! forge frames.
 //!
-//! # The network goes
+//! # Loss of the network
 //!
-//! Where the port is of no use any more, because its device or its agent is gone, all connections are lost and all requests over,
-//! and the NIC makes none any more. Another NIC can be opened in the same place when that is there again.
+//! When the port's device or agent is gone, all connections are lost, all requests end, and the NIC makes no new
+//! connections. A program can open another NIC at the same place when the device or agent is back.
 //!
 //! # Fork
 //!

@@ -1,26 +1,26 @@
-//! At which discriminators a program listens, for a port that shares its address with those of other programs.
+//! The discriminators at which a program listens, for a port that shares its address with other programs' ports.
 //!
-//! A program that takes one request after the other listens anew for each. So the port keeps a discriminator after the last wait
-//! there, until there are too many of that kind, and no program of another user gets it in between.
+//! A program that handles one request after the other listens anew for each. So the port keeps a discriminator after
+//! its last wait, up to a limited number. Meanwhile no program of another user can take the discriminator.
 
 use sovia_port::Listens;
 use std::collections::{HashMap, VecDeque};
 
-/// Discriminators that are kept though no thread waits at them.
+/// Most discriminators that are kept without a waiting thread.
 const KEPT: usize = 64;
 
-/// Waits, by their discriminators.
+/// Numbers of waits by discriminator.
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     waits: HashMap<Box<[u8]>, u64>,
-    /// Those without a wait that the port has still, the one that has been left first at the front.
+    /// Kept discriminators without a wait. The oldest is at the front.
     kept: VecDeque<Box<[u8]>>,
-    /// What the port is to be told.
+    /// Changes that the port must still learn.
     untold: VecDeque<(Box<[u8]>, Listens)>,
 }
 
 impl Listening {
-    /// A wait begins there, or ends.
+    /// Counts the begin or the end of a wait at a discriminator.
     pub(crate) fn count(&mut self, discriminator: &[u8], begins: bool) {
         if begins {
             let waits = self.waits.entry(discriminator.into()).or_default();
@@ -46,7 +46,7 @@ impl Listening {
         }
     }
 
-    /// Tells the port what it has not been told.
+    /// Tells the port about all waiting changes.
     pub(crate) fn tell(&mut self, mut tell: impl FnMut(&[u8], Listens)) {
         for (discriminator, listens) in self.untold.drain(..) {
             tell(&discriminator, listens);
@@ -87,7 +87,7 @@ mod tests {
             let again = [(at(n).to_vec(), Again)];
             assert_eq!(told(&mut listening), again.into_iter().chain(left).collect::<Vec<_>>());
         }
-        // One that is waited at again is none of them.
+        // A discriminator with a new wait is no longer in `kept`.
         listening.count(&at(2), true);
         for n in 100..100 + KEPT {
             listening.count(&at(n), true);

@@ -1,10 +1,10 @@
-//! What a program has of a NIC.
+//! The types for programs.
 
 use crate::ether::Ether;
 use sovia_drive::Wire;
 use sovia_softnic::{SoftConnection, SoftCq, SoftNic, SoftVi};
 
-/// A NIC on an Ethernet, open. Its VIs keep what they need of it.
+/// An open NIC on an Ethernet. Its VIs keep the parts that they need alive.
 pub type EthNic = SoftNic<Wire<Ether>>;
 /// A VI of such a NIC.
 pub type EthVi = SoftVi<Wire<Ether>>;
@@ -15,18 +15,18 @@ pub type EthConnection = SoftConnection<Wire<Ether>>;
 /// Waits for one request. Dropping it ends the wait.
 pub type Listener = sovia_softnic::Listener<Wire<Ether>>;
 
-/// What has become of frames.
+/// Counters of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that the NIC has dropped, and why.
+    /// Frames that the NIC has dropped, by reason.
     pub dropped: sovia_softnic::Counters,
-    /// What its port counts.
+    /// The port's counters.
     pub port: sovia_port::Counters,
-    /// How the port works, for people.
+    /// The mode of the port, for users.
     pub mode: String,
 }
 
-/// What has become of a NIC's frames so far.
+/// Returns the counters of a NIC.
 pub fn counters(nic: &EthNic) -> Counters {
     nic.driver().inspect(|world| {
         let dropped = world.counters();

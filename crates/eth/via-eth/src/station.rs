@@ -1,16 +1,17 @@
-//! Where a NIC's peers are.
+//! Addresses of a NIC's peers.
 
 use core::net::SocketAddr;
 use core::str::FromStr;
 use sovia_port::Address;
 
-/// Where another host's NIC is, as others reach it.
+/// The address of another host's NIC.
 ///
-/// As text: `udp:192.168.1.7:7000`, `udp:[fe80::1]:7000`, `mac:02:00:00:00:00:01` of a NIC on an Ethernet device.
+/// The text form: `udp:192.168.1.7:7000`, `udp:[fe80::1]:7000`, or `mac:02:00:00:00:00:01` for a NIC on an Ethernet
+/// device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Station(Address);
 
-/// The text names no station.
+/// The text is no valid station.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is not the place of another NIC: expected udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of its Ethernet device"
@@ -18,7 +19,7 @@ pub struct Station(Address);
 pub struct BadStation(String);
 
 impl Station {
-    /// The host part of its addresses, as VIA has them.
+    /// Returns the host part of the station's VIA addresses.
     pub fn host(&self) -> Vec<u8> {
         self.0.host()
     }
@@ -56,7 +57,7 @@ impl FromStr for Station {
     }
 }
 
-/// A byte of one or two hexadecimal digits, and nothing else.
+/// Parses a byte of one or two hexadecimal digits.
 fn hex(text: &str) -> Option<u8> {
     let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if digits { u8::from_str_radix(text, 16).ok() } else { None }

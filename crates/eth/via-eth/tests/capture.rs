@@ -1,5 +1,5 @@
-//! What two NICs say to each other, captured, is explained by Wireshark's dissector (tools/wireshark): over UDP and over Ethernet
-//! devices, between two network namespaces.
+//! Captures the traffic of two NICs in two network namespaces, over UDP and over Ethernet devices. Checks that
+//! Wireshark's dissector (tools/wireshark) explains all of it.
 
 use crate::namespaces::between_namespaces;
 use core::time::Duration;
@@ -17,19 +17,19 @@ use via::{
 };
 use via_eth::{Config, EthNic, EthVi, Place};
 
-/// Packets that are captured at each end. The NICs talk until they are.
+/// Number of packets to capture at each end. The NICs exchange messages until then.
 const PACKETS: u32 = 400;
 const LEN: usize = 9000;
 const OWN: usize = 64;
 
-/// A capture under way.
+/// A running capture.
 struct Capture {
     dumpcap: Child,
     file: PathBuf,
 }
 
 impl Capture {
-    /// Captures what passes the device, from now on.
+    /// Starts a capture of all traffic of a device.
     fn start(device: &str, folder: &Path) -> Result<Capture, String> {
         std::fs::create_dir_all(folder).expect("a folder");
         let file = folder.join(format!("{device}.pcapng"));
@@ -41,14 +41,14 @@ impl Capture {
             .map_err(|why| format!("dumpcap: {why}"))?;
         let mut said = BufReader::new(dumpcap.stderr.take().expect("a pipe"));
         let mut all = String::new();
-        // It names the file once it has opened the device.
+        // dumpcap prints the file's name once it has opened the device.
         while !all.contains("File: ") {
             if said.read_line(&mut all).expect("it speaks") == 0 {
                 let _ = dumpcap.wait();
                 return Err(format!("dumpcap: {}", all.trim()));
             }
         }
-        // So that it is never held up by what it says.
+        // Reads the rest of the output, so that dumpcap never blocks on a full pipe.
         thread::spawn(move || {
             let _ = said.read_to_end(&mut Vec::new());
         });
@@ -59,7 +59,7 @@ impl Capture {
         self.dumpcap.try_wait().expect("it can be waited for").is_some()
     }
 
-    /// What tshark prints of it.
+    /// Returns tshark's output for the capture.
     fn read(&self, arguments: &[&str]) -> Vec<String> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tools/wireshark/sovia.lua");
         let output = Command::new("tshark")
@@ -118,7 +118,7 @@ impl End {
         assert!(!done.status.intersects(Status::ERROR_MASK), "{:?}", done.status);
     }
 
-    /// Posts what the descriptor says, and waits until it is done.
+    /// Posts the prepared descriptor, and waits until the operation has ended.
     fn post(&self) {
         self.vi.post_send(self.at(OWN)).expect("posted");
         let done = self.vi.send_wait(None).expect("it is done");
@@ -132,7 +132,7 @@ impl End {
         self.post();
     }
 
-    /// Into, or out of, the peer's memory.
+    /// Writes into the peer's memory, or reads from it.
     fn rdma(&self, control: Control, remote: RemoteSegment) {
         let data = self.memory.segment(2 * OWN, LEN as u32, self.handle);
         let descriptor = self.memory.descriptor(OWN).expect("room");
@@ -141,14 +141,14 @@ impl End {
     }
 }
 
-/// One end, connection after connection, until the captures are over.
+/// Runs the client end, one connection after the other, until the captures are complete.
 fn ask(nic: &EthNic, server: &via::NetAddress, captures: &mut [Capture], is_over: &AtomicBool) {
     loop {
         let end = End::new(nic);
         end.receive();
         let own = nic.address(b"client");
         while end.vi.connect_request(&own, server, None) == Err(ConnectError::NoMatch) {}
-        // Where the peer's memory is.
+        // Receives the address of the peer's memory.
         end.received();
         let mut words = [0; 12];
         end.memory.read(2 * OWN, &mut words);
@@ -200,7 +200,7 @@ fn captured(name: &str, places: [&str; 2]) {
     let open = move |place: &str| {
         let place: Place = place.parse().expect("a place");
         let mut config = Config::new(place);
-        // However slow the other end is.
+        // Never gives up, so that a slow peer does not fail the test.
         config.timing.tries = None;
         config.timing.longest = Duration::from_millis(100);
         config.open().map_err(|why| why.to_string())
@@ -208,7 +208,7 @@ fn captured(name: &str, places: [&str; 2]) {
     let folder = &folder;
     let start = move |device| Capture::start(device, folder);
     let peer = move || {
-        // Without a word the other end has no NIC or no capture.
+        // An error means that the other end has no NIC or no capture.
         let Ok(()) = may_start.recv() else { return };
         match open(places[1]).and_then(|nic| Ok((start("other")?, nic))) {
             Ok((capture, nic)) => {
@@ -231,16 +231,17 @@ fn captured(name: &str, places: [&str; 2]) {
         Ok(captures) => captures,
         Err(why) => return println!("SKIPPED: {name}: {why}"),
     };
-    // What a packet socket sends does not appear in a capture on its device: only both captures have all.
+    // A capture does not show frames that a packet socket sends on the same device. Only both captures together show
+    // all frames.
     let [mut kinds, mut items] = [BTreeSet::new(), BTreeSet::new()];
     for capture in &captures {
-        // Padding of UDP's is zeros, and no frame that was not found.
+        // Padding over UDP consists of zeros, and contains no further frame.
         let missed = "sovia.malformed || sovia.padding contains 02:01 && udp";
         assert_eq!(capture.read(&["-Y", missed]), [""; 0]);
         let strangers = capture.read(&["-Y", "(udp || eth.type == 0x88b5) && !sovia"]);
         assert_eq!(strangers, [""; 0], "frames that are not recognized");
         let checksums = capture.values("sovia.checksum.status");
-        // UDP has its own.
+        // UDP has its own checksum.
         let expected = if places[0].starts_with("udp:") { "3" } else { "1" };
         assert_eq!(checksums.iter().collect::<Vec<_>>(), [expected], "all alike");
         kinds.extend(capture.values("sovia.kind"));
@@ -249,7 +250,7 @@ fn captured(name: &str, places: [&str; 2]) {
     for kind in ["1", "2", "16", "18", "19"] {
         assert!(kinds.contains(kind), "no frame of kind {kind}: {kinds:?}");
     }
-    // Parts of sends, RDMA writes and answers; reads; the end.
+    // Item kinds: parts of sends, RDMA writes and answers; reads; the end.
     assert_eq!(items.iter().collect::<Vec<_>>(), ["1", "2", "3", "4", "5"]);
     std::fs::remove_dir_all(folder).expect("the folder is the test's own");
 }

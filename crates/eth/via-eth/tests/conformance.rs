@@ -1,14 +1,14 @@
-//! Runs the suite of the VI core between two threads, over UDP on this host or within one NIC. Frames are also lost, doubled,
-//! reordered, delayed and corrupted.
+//! Runs the conformance suite of VIs between two threads, over UDP on this host or within one NIC. Some runs also lose,
+//! duplicate, reorder, delay and corrupt frames.
 
 use core::time::Duration;
 use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
 use via_eth::{Config, Faults, Place};
 
-/// A watchdog.
+/// Time limit that ends a hanging case.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Five frames in a hundred each.
+/// Each fault affects five frames in a hundred.
 const BAD: Faults = Faults::each(50_000);
 
 fn config(faults: Option<Faults>) -> Config {

@@ -1,5 +1,5 @@
-//! The suite of the VI core between two Ethernet devices, a veth pair for each case, in a network namespace of this process's:
-//! by packet sockets and by `AF_XDP`.
+//! Runs the conformance suite of VIs between two Ethernet devices, by packet sockets and by `AF_XDP`. Each case has a
+//! veth pair, in a network namespace of this process.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -7,12 +7,12 @@ use std::process::Command;
 use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
 use via_eth::{Config, EthNic};
 
-/// A watchdog.
+/// Time limit that ends a hanging case.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 static CASES: AtomicU32 = AtomicU32::new(0);
 
-/// Runs `ip`; what it complains of.
+/// Runs `ip`, and returns its error output if it fails.
 fn ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|why| format!("the program ip: {why}"))?;
@@ -20,7 +20,7 @@ fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// A pair of devices, each the other's peer, until it is dropped.
+/// A pair of connected devices. Dropping it removes the devices.
 struct Pair(u32);
 
 impl Pair {
@@ -53,7 +53,7 @@ fn open(kind: &str, device: &str) -> Result<EthNic, String> {
 fn play(case: &Case, kind: &'static str) -> Verdict {
     let pair = Pair::make().expect("a first pair could be made");
     let [one, other] = pair.names();
-    // Each opened once: a NIC that is dropped has its device for a little longer.
+    // Opens each device only once, because a dropped NIC occupies its device for a little longer.
     let ends = [one, other].map(|device| {
         let nic = open(kind, &device).expect("a port could be opened before");
         let place = format!("{kind}:{device}").parse().expect("a place");
@@ -66,14 +66,14 @@ fn play(case: &Case, kind: &'static str) -> Verdict {
     })
 }
 
-/// Whether this process may have devices and ports of that kind.
+/// Checks that this process may create devices and open ports of a kind.
 fn probe(kind: &str) -> Result<(), String> {
     let pair = Pair::make()?;
     open(kind, &pair.names()[0]).map(drop)
 }
 
 fn main() {
-    // Threads that are started later are in it as well.
+    // Threads that start later also run in this namespace.
     if let Err(why) = sovia_sys::netns::fresh() {
         println!("SKIPPED: no network namespace can be made: {why}");
         return;

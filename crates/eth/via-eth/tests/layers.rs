@@ -1,10 +1,10 @@
-//! The provider between hosts, from its port up.
+//! Checks the layers of this crate's modules, from the port up.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["listening", "station"],
     &["ether"],
-    // What a program holds in its hands.
+    // The types for programs.
     &["nic"],
     &["config"],
 ];

@@ -1,4 +1,5 @@
-//! Paths that take less than the device of one end, or more than Ethernet's usual length, between two network namespaces.
+//! Tests of paths between two network namespaces that carry shorter frames than one end's device, or longer frames than
+//! Ethernet's usual length.
 
 use crate::ends::{End, echo};
 use crate::namespaces::{between_namespaces, ip};
@@ -10,19 +11,19 @@ use via::{NetAddress, Vi};
 use via_eth::{Config, EthNic, Place, counters};
 
 const WATCHDOG: Duration = Duration::from_secs(60);
-/// Messages that nearly fill the longest frame.
+/// Bytes of messages that nearly fill the longest frame.
 const LEN: usize = 60_000;
 
 fn open(place: &str) -> Result<EthNic, String> {
     let place: Place = place.parse().expect("a place");
     let mut config = Config::new(place);
-    // However slow the other end is.
+    // Never gives up, so that a slow peer does not fail the test.
     config.timing.tries = None;
     config.timing.longest = Duration::from_millis(100);
     config.open().map_err(|why| why.to_string())
 }
 
-/// Sends messages that come back until `is_enough` of the frames that one has taken.
+/// Exchanges messages until `is_enough` returns true for the number of frames of one message.
 fn converse(nic: &EthNic, server: &NetAddress, is_enough: impl Fn(u64) -> bool) {
     let end = End::new(nic, LEN);
     end.receive();
@@ -42,18 +43,18 @@ fn converse(nic: &EthNic, server: &NetAddress, is_enough: impl Fn(u64) -> bool) 
         }
         end.receive();
         assert!(Instant::now() < watchdog, "message {number} took {frames} frames");
-        // Time for probes that are lost.
+        // Leaves time for lost probes.
         std::thread::sleep(Duration::from_millis(5));
     }
     end.vi.disconnect();
 }
 
-/// Messages between two NICs at `places`, whose devices have these MTUs, until one takes so many frames.
+/// Runs `converse` between two NICs at `places`, whose devices have the MTUs `mtus`.
 fn over(test: &str, mtus: [u32; 2], places: [&str; 2], is_enough: impl Fn(u64) -> bool + Send) {
     let (tell, told): (Sender<Result<NetAddress, String>>, Receiver<_>) = channel();
     let (go, may_open) = channel::<()>();
     let peer = move || {
-        // Without a word the other end has no NIC.
+        // An error means that the other end has no NIC.
         let Ok(()) = may_open.recv() else { return };
         let set = ip(&format!("link set other mtu {}", mtus[1]));
         match set.and_then(|()| open(places[1])) {
@@ -80,13 +81,13 @@ fn over(test: &str, mtus: [u32; 2], places: [&str; 2], is_enough: impl Fn(u64) -
 const UDP: [&str; 2] = ["udp:10.0.0.1:17471", "udp:10.0.0.2:17472"];
 const ETH: [&str; 2] = ["eth:one", "eth:other"];
 
-/// Frames that the other end's device does not take are lost without a word.
+/// The other end's device silently drops frames that are too long.
 #[test]
 fn path_narrower_than_the_device_loses_nothing() {
     let test = "path_narrower_than_the_device_loses_nothing";
     for places in [UDP, ETH] {
         for mtus in [[9000, 1400], [1400, 9000], [65_535, 1500]] {
-            // By frames of the length that every path takes, or a common one.
+            // Frames have the length that every path carries, or another common length.
             over(test, mtus, places, |frames| {
                 (LEN as u64 / 1500..LEN as u64 / 1100).contains(&frames)
             });
@@ -94,7 +95,7 @@ fn path_narrower_than_the_device_loses_nothing() {
     }
 }
 
-/// Of both ends: what the counting end sends beside its messages answers the other's frames.
+/// Both ends must use the wider path: the counted frames include answers to the other end's frames.
 #[test]
 fn path_wider_than_usual_is_used() {
     let test = "path_wider_than_usual_is_used";

@@ -1,4 +1,4 @@
-//! Frames from whoever can send to a NIC's port: they are counted, and do nothing.
+//! Tests of frames from stations without a connection. The NIC counts and drops them.
 
 use crate::ends::{End, echo};
 use core::net::SocketAddr;
@@ -16,7 +16,7 @@ fn nic() -> EthNic {
     Config::new(Place::Udp(([127, 0, 0, 1], 0).into())).open().expect("UDP works on this host")
 }
 
-/// Where a NIC's frames go.
+/// Returns the socket address of a NIC's port.
 fn port_of(nic: &EthNic) -> SocketAddr {
     let host = nic.address(b"").host;
     let [a, b, c, d, high, low] = host[..] else { panic!("an address over IPv4 has six bytes") };
@@ -27,7 +27,7 @@ fn byte(number: u32) -> u8 {
     number as u8
 }
 
-/// Messages each way in turn, while `meanwhile` goes on; then `after`, before the end.
+/// Exchanges messages in turn, and calls `meanwhile` before each. Then calls `after`, before the connection ends.
 fn converse(nics: &[EthNic; 2], mut meanwhile: impl FnMut(u32), after: impl FnOnce()) {
     let place = nics[0].address(b"server");
     thread::scope(|s| {
@@ -47,7 +47,7 @@ fn converse(nics: &[EthNic; 2], mut meanwhile: impl FnMut(u32), after: impl FnOn
     });
 }
 
-/// A frame that is whole and legal, but for ends that there are not.
+/// Returns a valid frame for ends that do not exist.
 fn legal(number: u32) -> Vec<u8> {
     let end = |n: u64| EndId(0x5EED_0000_0000_0000 | n);
     let (to, from) = (end(number.into()), end(1));
@@ -68,7 +68,7 @@ fn legal(number: u32) -> Vec<u8> {
     frame
 }
 
-/// Noise of any length, whole frames for nobody, and such with a byte changed.
+/// Sends noise of any length, valid frames for unknown ends, and such frames with one corrupt byte.
 #[test]
 fn whatever_a_stranger_sends_a_conversation_goes_on_undisturbed() {
     let nics = [nic(), nic()];
@@ -88,13 +88,13 @@ fn whatever_a_stranger_sends_a_conversation_goes_on_undisturbed() {
             }
         }
     };
-    // A frame of the conversation's own that comes after its end is a stranger's, too.
+    // The NIC also counts a late frame of the ended connection as a frame without a connection.
     converse(&nics, meanwhile, || {
         for nic in &nics {
             let counted = counters(nic).dropped;
             dropped += counted.malformed + counted.strangers;
         }
     });
-    // Some may have been lost before they came, or have come since.
+    // Some frames may have been lost, or may have arrived after the count.
     assert!(dropped > 0 && dropped <= sent, "{dropped} of {sent}");
 }

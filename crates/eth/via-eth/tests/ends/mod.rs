@@ -1,11 +1,11 @@
-//! One end of a conversation, for tests: a VI with room for one message each way.
+//! One end of a connection, for tests: a VI with memory for one message in each direction.
 
 use via::{
     Connection, DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Status, Vi, ViAttributes,
 };
 use via_eth::{EthNic, EthVi};
 
-/// Where the descriptor of sends lies, behind that of receives; and the bytes of sends, before those of receives.
+/// Offsets of the send descriptor (after the receive descriptor) and of the send buffer (before the receive buffer).
 const SENDS: usize = 64;
 const OUT: usize = 128;
 
@@ -43,7 +43,7 @@ impl End {
         assert!(!done.status.intersects(Status::ERROR_MASK), "{:?}", done.status);
     }
 
-    /// The next message; `None` when the peer has disconnected.
+    /// Returns the next message; `None` when the peer has disconnected.
     pub(crate) fn received(&self) -> Option<Vec<u8>> {
         let done = self.vi.recv_wait(None).ok()?;
         (!done.status.intersects(Status::ERROR_MASK)).then(|| {
@@ -54,7 +54,7 @@ impl End {
     }
 }
 
-/// Sends back what comes to the address `server`, of one client.
+/// Accepts one client at the address `server`, and sends its messages back.
 pub(crate) fn echo(nic: &EthNic, len: usize) {
     let end = End::new(nic, len);
     end.receive();

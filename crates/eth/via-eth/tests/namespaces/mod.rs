@@ -1,10 +1,10 @@
-//! Two network namespaces with a cable between them, each for a thread of this process.
+//! Creates two connected network namespaces, each for a thread of this process.
 
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// Runs `ip`; what it complains of.
+/// Runs `ip`, and returns its error output if it fails.
 pub(crate) fn ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|why| format!("the program ip: {why}"))?;
@@ -12,21 +12,21 @@ pub(crate) fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// Gives the calling thread a namespace with the device `one`, whose peer `other` is in that of a thread which plays `peer`.
-/// Both devices have addresses. Then it plays `own`.
+/// Runs `own` and `peer` in two threads, each in its own network namespace. The thread of `own` has the device `one`,
+/// and the thread of `peer` has the connected device `other`. Both devices have addresses.
 pub(crate) fn between_namespaces<R: Send>(
     own: impl FnOnce() -> R + Send,
     peer: impl FnOnce() + Send,
 ) -> Result<R, String> {
     let fresh = || sovia_sys::netns::fresh().map_err(|why| format!("no network namespace: {why}"));
     thread::scope(|s| {
-        // The threads are joined by hand: what they say is handed on.
+        // The threads are joined explicitly, to return their results.
         let (tell, told) = channel::<Result<i32, String>>();
         let (go, started) = channel::<()>();
         let other = s.spawn(move || {
             tell.send(fresh().map(|()| sovia_sys::call::gettid()))
                 .expect("the other thread listens");
-            // Without a word there are no devices.
+            // An error means that the devices do not exist.
             let Ok(()) = started.recv() else { return Ok(()) };
             ip("addr add 10.0.0.2/24 dev other")?;
             ip("link set other up")?;
