@@ -1,8 +1,8 @@
-//! What every exported function has around it.
+//! The wrapper of every exported function.
 
 use core::ffi::c_int;
 
-/// Runs the body of an exported function and returns 0, or what errno would be. A panic is a defect of this library: it ends the
+/// Runs the body of an exported function. Returns 0 or an errno value. A panic is a defect of this library and ends the
 /// program.
 pub(crate) fn enter(body: impl FnOnce() -> Result<(), c_int>) -> c_int {
     body().err().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! `emp.h` and the library lay structures out alike.
+//! Tests that `emp.h` and the library agree on the layout of structures.
 
 #[path = "../../testing/commands.rs"]
 mod commands;

@@ -1,9 +1,9 @@
-//! libsovia-emp: EMP for C. `include/emp.h` says what each function does, docs/develop/emp.md is the guide.
+//! libsovia-emp: EMP for C. `include/emp.h` documents each function, and docs/develop/emp.md is the guide.
 //!
-//! - `boundary`: what every exported function has around it;
-//! - `types`: the structures, as C lays them out;
+//! - `boundary`: the wrapper of every exported function;
+//! - `types`: the structures, with the layout of C;
 //! - `station`: from `emp_init` to `emp_finish`;
-//! - `transfer`: posts, and what comes of them.
+//! - `transfer`: posts and their outcomes.
 
 mod boundary;
 mod station;

@@ -1,4 +1,4 @@
-//! From `emp_init` to `emp_finish`.
+//! Opens and closes stations: `emp_init`, `emp_address` and `emp_finish`.
 
 use crate::boundary::enter;
 use crate::types::{self, LOCK_MEMORY, NIC_THREAD};
@@ -7,30 +7,30 @@ use core::ptr;
 use core::time::Duration;
 use emp_eth::{Address, Config, Mode, Node, OpenError, Place, Station};
 
-/// What C has a pointer to.
+/// A station behind a pointer of C.
 #[derive(Debug)]
 pub struct Emp(pub(crate) Station);
 
-/// The station behind a pointer.
+/// Returns the station behind a pointer.
 ///
 /// # Safety
-/// The pointer is null, or `emp_init` has given it and `emp_finish` has not been called with it.
+/// The pointer must be null, or come from `emp_init` and not yet have been passed to `emp_finish`.
 pub(crate) unsafe fn station<'s>(emp: *const Emp) -> Result<&'s Station, c_int> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is null or points to a live `Emp`, by this function's contract.
     unsafe { emp.as_ref() }.map(|emp| &emp.0).ok_or(libc::EINVAL)
 }
 
 /// # Safety
-/// The pointer is null, or leads to a string.
+/// The pointer must be null or point to a C string.
 unsafe fn text<'s>(text: *const c_char) -> Result<&'s str, c_int> {
     if text.is_null() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is not null, so this function's contract makes it a C string.
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| libc::EINVAL)
 }
 
-/// An address as nodes have it: of Ethernet, or of UDP.
+/// Parses a node's address, either of UDP or of Ethernet.
 fn address(text: &str) -> Option<Address> {
     if let Ok(udp) = text.parse() {
         return Some(Address::Udp(udp));
@@ -57,17 +57,18 @@ fn errno_of(why: &OpenError) -> c_int {
 }
 
 /// # Safety
-/// As `emp.h` says: `config` leads to a configuration, whose strings and table are there; `emp` to room for a pointer.
+/// `config` must be null or point to a configuration with valid strings and a valid table. `emp` must be null or
+/// writable (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_init(config: *const types::Config, emp: *mut *mut Emp) -> c_int {
     enter(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: both pointers are null or valid, by this function's contract.
         let (Some(config), Some(emp)) = (unsafe { config.as_ref() }, unsafe { emp.as_mut() })
         else {
             return Err(libc::EINVAL);
         };
         *emp = ptr::null_mut();
-        // SAFETY: the caller's promise.
+        // SAFETY: `place` is null or a C string, by this function's contract.
         let place: Place = unsafe { text(config.place) }?.parse().map_err(|_| libc::EINVAL)?;
         let is_legal = config.flags & !(NIC_THREAD | LOCK_MEMORY) == 0
             && config.collection <= 8
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn emp_init(config: *const types::Config, emp: *mut *mut E
         }
         let mut nodes = Vec::new();
         for at in 0..config.count as usize {
-            // SAFETY: the caller's promise: the table has so many entries.
+            // SAFETY: the table has `count` entries, and each is null or a C string, by this function's contract.
             let node = unsafe { text(*config.nodes.add(at)) }?;
             nodes.push(address(node).ok_or(libc::EINVAL)?);
         }
@@ -106,16 +107,16 @@ pub unsafe extern "C" fn emp_init(config: *const types::Config, emp: *mut *mut E
 }
 
 /// # Safety
-/// As `emp.h` says: `room` has `length` bytes.
+/// `room` must be null or have `length` writable bytes (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_address(emp: *const Emp, room: *mut c_char, length: usize) -> c_int {
     enter(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: `emp` is null or an open station, as `emp.h` requires.
         let text = unsafe { station(emp) }?.address().to_string();
         if room.is_null() || text.len() >= length {
             return Err(libc::ENOSPC);
         }
-        // SAFETY: the room is longer than the text, by the byte that ends it.
+        // SAFETY: `room` is longer than the text, so the final zero byte fits too.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr().cast(), room, text.len());
             *room.add(text.len()) = 0;
@@ -125,12 +126,12 @@ pub unsafe extern "C" fn emp_address(emp: *const Emp, room: *mut c_char, length:
 }
 
 /// # Safety
-/// As `emp.h` says: no other call uses the station, now or later.
+/// No other call may use the station, neither now nor later (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_finish(emp: *mut Emp) -> c_int {
     enter(|| {
         if !emp.is_null() {
-            // SAFETY: `emp_init` has made it so, and this is the last use.
+            // SAFETY: `emp_init` made the pointer from a box, and this call is the last use.
             drop(unsafe { Box::from_raw(emp) });
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Posts, and what comes of them.
+//! Posts sends and receives, and reports their outcomes.
 
 use crate::boundary::enter;
 use crate::station::{Emp, station};
@@ -8,11 +8,11 @@ use core::time::Duration;
 use emp_eth::{Handle, Outcome, PAGE_PIECES, Piece, PostError, Status};
 use smallvec::SmallVec;
 
-/// Pieces, few in most messages.
+/// Pieces of a message. Most messages have few.
 type Pieces = SmallVec<[Piece; 8]>;
 
 /// # Safety
-/// `iov` leads to `count` entries.
+/// `iov` must be null or point to `count` entries.
 unsafe fn pieces(iov: *const libc::iovec, count: c_int) -> Result<Pieces, c_int> {
     let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
     if count > PAGE_PIECES {
@@ -24,7 +24,7 @@ unsafe fn pieces(iov: *const libc::iovec, count: c_int) -> Result<Pieces, c_int>
     if iov.is_null() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `iov` is not null, so this function's contract makes it point to `count` entries.
     let entries = unsafe { core::slice::from_raw_parts(iov, count) };
     let piece =
         |entry: &libc::iovec| Piece { address: entry.iov_base as u64, length: entry.iov_len };
@@ -54,7 +54,7 @@ fn told(outcome: &Outcome) -> types::Status {
 }
 
 /// # Safety
-/// As `emp.h` says: the memory that `iov` names stays as it is until the send has ended; `handle` leads to room for one.
+/// The memory in `iov` must not change until the send has ended. `handle` must be null or writable (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_post_send(
     emp: *const Emp,
@@ -65,11 +65,12 @@ pub unsafe extern "C" fn emp_post_send(
     handle: *mut u32,
 ) -> c_int {
     enter(|| {
-        // SAFETY: the caller's promise, of all three.
+        // SAFETY: `emp` is null or an open station, and `iov` is null or has `count` entries, by this function's
+        // contract.
         let (station, pieces) = unsafe { (station(emp)?, pieces(iov, count)?) };
-        // SAFETY: as above.
+        // SAFETY: `handle` is null or writable, by this function's contract.
         let handle = unsafe { handle.as_mut() }.ok_or(libc::EINVAL)?;
-        // SAFETY: as above.
+        // SAFETY: the memory in `iov` stays valid and unchanged until the send has ended, by this function's contract.
         let posted = unsafe { station.post_send(node, tag, &pieces) };
         *handle = posted.map_err(errno_of)?.raw();
         Ok(())
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn emp_post_send(
 }
 
 /// # Safety
-/// As `emp.h` says: the memory that `iov` names is the NIC's until the receive has ended; `handle` leads to room for one.
+/// Only the NIC may use the memory in `iov` until the receive has ended. `handle` must be null or writable (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_post_recv(
     emp: *const Emp,
@@ -88,33 +89,34 @@ pub unsafe extern "C" fn emp_post_recv(
     handle: *mut u32,
 ) -> c_int {
     enter(|| {
-        // SAFETY: the caller's promise, of all three.
+        // SAFETY: `emp` is null or an open station, and `iov` is null or has `count` entries, by this function's
+        // contract.
         let (station, pieces) = unsafe { (station(emp)?, pieces(iov, count)?) };
-        // SAFETY: as above.
+        // SAFETY: `handle` is null or writable, by this function's contract.
         let handle = unsafe { handle.as_mut() }.ok_or(libc::EINVAL)?;
         let tag = match tag {
             ANY_TAG => None,
             tag => Some(u32::try_from(tag).map_err(|_| libc::EINVAL)?),
         };
         let node = (node != ANY_SOURCE).then_some(node);
-        // SAFETY: as above.
+        // SAFETY: only the NIC uses the memory in `iov` until the receive has ended, by this function's contract.
         let posted = unsafe { station.post_receive(node, tag, &pieces) };
         *handle = posted.map_err(errno_of)?.raw();
         Ok(())
     })
 }
 
-/// Tells what has come of a transfer, if anything has.
+/// Writes the outcome of a transfer to `status`. Fails with `not_yet` if the transfer is still under way.
 ///
 /// # Safety
-/// `status` is null, or leads to room for one.
+/// `status` must be null or writable.
 unsafe fn tell(
     outcome: Option<Outcome>,
     status: *mut types::Status,
     not_yet: c_int,
 ) -> Result<(), c_int> {
     let outcome = outcome.ok_or(not_yet)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: `status` is null or writable, by this function's contract.
     if let Some(status) = unsafe { status.as_mut() } {
         *status = told(&outcome);
     }
@@ -122,7 +124,7 @@ unsafe fn tell(
 }
 
 /// # Safety
-/// As `emp.h` says: `status` is null, or leads to room for one.
+/// `status` must be null or writable (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_test(
     emp: *const Emp,
@@ -130,15 +132,15 @@ pub unsafe extern "C" fn emp_test(
     status: *mut types::Status,
 ) -> c_int {
     enter(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: `emp` is null or an open station, as `emp.h` requires.
         let outcome = unsafe { station(emp) }?.test(Handle::from_raw(handle));
-        // SAFETY: as above.
+        // SAFETY: `status` is null or writable, by this function's contract.
         unsafe { tell(outcome.map_err(|_| libc::EINVAL)?, status, libc::EINPROGRESS) }
     })
 }
 
 /// # Safety
-/// As `emp.h` says: `status` is null, or leads to room for one.
+/// `status` must be null or writable (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_wait(
     emp: *const Emp,
@@ -148,19 +150,19 @@ pub unsafe extern "C" fn emp_wait(
 ) -> c_int {
     enter(|| {
         let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
-        // SAFETY: the caller's promise.
+        // SAFETY: `emp` is null or an open station, as `emp.h` requires.
         let outcome = unsafe { station(emp) }?.wait(Handle::from_raw(handle), timeout);
-        // SAFETY: as above.
+        // SAFETY: `status` is null or writable, by this function's contract.
         unsafe { tell(outcome.map_err(|_| libc::EINVAL)?, status, libc::ETIMEDOUT) }
     })
 }
 
 /// # Safety
-/// As `emp.h` says.
+/// `emp` must be null or an open station (`emp.h`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn emp_cancel(emp: *const Emp, handle: u32) -> c_int {
     enter(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: `emp` is null or an open station, by this function's contract.
         let cancelled = unsafe { station(emp) }?.cancel(Handle::from_raw(handle));
         cancelled.map_err(|_| libc::EINVAL)
     })

@@ -1,4 +1,4 @@
-//! The C interface, from its structures up.
+//! Checks the layers of this crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[&["boundary", "types"], &["station"], &["transfer"]];

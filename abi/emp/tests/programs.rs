@@ -1,4 +1,4 @@
-//! C programs: two stations of one program, and nodes of a table in processes of their own.
+//! Runs C programs: two stations in one program, and the nodes of a table in separate processes.
 
 use crate::common::{program, run, skipped, watched};
 
@@ -15,7 +15,7 @@ fn transfers_and_misuse_in_cxx() {
     assert_eq!(run(&mut watched(&program("tests/c/pair.c", "c++", "c++11"))), "as it should be\n");
 }
 
-/// A ring of four processes, as a program in the paper's place would be written.
+/// Runs a ring of four processes, each with the table of all nodes, as in the paper.
 #[test]
 fn nodes_of_a_table() {
     assert_eq!(run(&mut watched(&program("tests/c/ring.c", "cc", "c99"))), "as it should be\n");

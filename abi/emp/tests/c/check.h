@@ -1,4 +1,4 @@
-/* What the programs of these tests have in common. */
+/* Definitions that the C test programs share. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Ends the program if something is not as it should be. */
+/* Ends the program with an error message if `what` is false. */
 #define CHECK(what)                                                                  \
     do {                                                                             \
         if (!(what)) {                                                               \
@@ -18,7 +18,7 @@
         }                                                                            \
     } while (0)
 
-/* The call gives that. */
+/* Ends the program with an error message unless the call returns `errno_`. */
 #define GIVES(errno_, call)                                                          \
     do {                                                                             \
         int given = (call);                                                          \
@@ -28,7 +28,7 @@
         }                                                                            \
     } while (0)
 
-/* The address of a node of this program, which no other one's nodes have. */
+/* Writes the address of a node of this program. Programs that run at the same time use different addresses. */
 static const char *node_at(char *room, size_t length, unsigned node) {
     static unsigned own;
     if (own == 0)

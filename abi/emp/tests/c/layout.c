@@ -1,4 +1,4 @@
-/* Prints where the fields of emp.h's structures lie, and its values. */
+/* Prints the offsets of the fields in emp.h's structures, and the values of its constants. */
 #include <emp.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Two stations of one program: transfers of every kind, and misuse. */
+/* Tests two stations in one program: transfers of every kind, and misuse. */
 #include "check.h"
 
 #define MUCH 200000
@@ -63,7 +63,7 @@ static void play(unsigned flags) {
     CHECK(status.error == 0 && status.node == 1 && status.tag == 77 && status.length == MUCH);
     GIVES(EINVAL, emp_test(one, send, &status));
 
-    /* Longer than the receive. */
+    /* Sends a message that is longer than its receive. */
     all = piece(in, 10);
     GIVES(0, emp_post_recv(other, 0, 5, &all, 1, &receive));
     all = piece(out, 11);
@@ -73,14 +73,14 @@ static void play(unsigned flags) {
     GIVES(0, emp_wait(other, receive, &status, -1));
     CHECK(status.error == EMSGSIZE && status.length == 11);
 
-    /* A receive that is given up. */
+    /* Cancels a receive. */
     GIVES(0, emp_post_recv(other, 0, 6, NULL, 0, &late));
     GIVES(0, emp_cancel(other, late));
     GIVES(0, emp_wait(other, late, &status, -1));
     CHECK(status.error == ECANCELED);
     GIVES(EINVAL, emp_cancel(other, late));
 
-    /* A full array empties again. */
+    /* Fills all descriptors, and frees them again. */
     all = piece(out, 4);
     for (posted = 0; posted < 640; posted++)
         GIVES(0, emp_post_send(one, 1, 8, &all, 1, &many[posted]));

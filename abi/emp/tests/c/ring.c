@@ -1,4 +1,4 @@
-/* Four nodes in processes of their own: a word goes round, grows, and comes back whole. */
+/* Runs four nodes in separate processes. A message travels around the ring, grows, and returns complete. */
 #include "check.h"
 #include <sys/wait.h>
 
@@ -38,7 +38,7 @@ static void node(unsigned self) {
         iov.iov_len = length + 1;
         GIVES(0, emp_post_send(emp, (uint16_t)right, 1, &iov, 1, &handle));
         GIVES(0, emp_wait(emp, handle, &status, -1));
-        /* The last node sends its last word to one that awaits it below. */
+        /* The last node sends its last message to the first node, which receives the message below. */
         CHECK(status.error == 0);
     }
     if (self == 0) {
@@ -50,7 +50,7 @@ static void node(unsigned self) {
         CHECK(status.error == 0 && status.length == sizeof word);
         for (at = 0; at < sizeof word; at++)
             CHECK(word[at] == (char)at);
-        /* What this node has acknowledged may be lost with it: the last node waits for no answer. */
+        /* emp_finish sends the last acknowledgement, and the last node waits for it in its last emp_wait. */
     }
     GIVES(0, emp_finish(emp));
 }

@@ -1,4 +1,4 @@
-//! Building C programs against the library, and running them.
+//! Builds C programs with the library, and runs them.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -35,7 +35,7 @@ pub(crate) fn program(source: &str, compiler: &str, standard: &str) -> PathBuf {
     program
 }
 
-/// A command under a watchdog.
+/// Returns a command that `timeout` ends if it hangs.
 pub(crate) fn watched(program: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "120"]).arg(program).stdin(Stdio::null());
