@@ -8,7 +8,7 @@ pub use sovia_sys::other_memory::Piece;
 use sovia_sys::poll::probe;
 use sovia_sys::{Errno, Fd, other_memory};
 
-/// Most pieces of a buffer.
+/// Maximum number of pieces of a buffer.
 pub const PIECES_MAX: usize = 4;
 
 /// Memory of this process that the program lends until an operation is over, in up to [`PIECES_MAX`] pieces.

@@ -53,7 +53,7 @@ pub(crate) struct Active {
     pub(crate) flights: VecDeque<Flight>,
     /// Collections that the NIC must send again.
     pub(crate) lost: VecDeque<(u16, u32)>,
-    /// Congestion window: most collections that may be under way.
+    /// Congestion window: maximum number of collections under way.
     pub(crate) window: u32,
     threshold: u32,
     grown: u32,

@@ -1,6 +1,7 @@
 //! A set of a peer's messages that have arrived out of order.
 
-/// Most messages between the first missing message and a later one. It exceeds a sender's number of descriptors.
+/// Maximum number of messages between the first missing message and a later one. It exceeds a sender's number of
+/// descriptors.
 pub(crate) const AHEAD: u32 = 1024;
 
 /// One bit for each of the next messages, and the number of set bits.

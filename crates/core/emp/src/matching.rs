@@ -10,7 +10,7 @@ pub(crate) struct Waiting {
     pub(crate) node: Node,
     /// The tag; `None` for any.
     pub(crate) tag: Option<u32>,
-    /// Most bytes of a message for this receive.
+    /// Maximum number of bytes of a message for this receive.
     pub(crate) room: u32,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Dropped {
     pub(crate) tag: u32,
 }
 
-/// Most entries for dropped messages.
+/// Maximum number of entries for dropped messages.
 const REMEMBERED: usize = 256;
 
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use crate::array::Cursor;
 use crate::wire::Message;
 use sovia_link::Time;
 
-/// Most collections of a message that may be under way at the same time.
+/// Maximum number of collections of a message that may be under way at the same time.
 pub(crate) const WINDOW: u32 = 128;
 
 /// A message to a peer.

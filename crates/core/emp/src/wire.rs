@@ -8,7 +8,7 @@ use sovia_link::Malformed;
 use sovia_link::wire::bytes::{Out, Reader, Room, put_u32, put_u64};
 use sovia_link::wire::{Checksum, EndId, HEADER, begin, seal_for};
 
-/// Most frames of a collection.
+/// Maximum number of frames of a collection.
 pub const COLLECTION_MAX: u8 = 8;
 /// In an acknowledgement: all collections of the message.
 pub const WHOLE: u32 = u32::MAX;

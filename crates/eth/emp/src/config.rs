@@ -32,7 +32,7 @@ pub struct Config {
     pub collection: u8,
     /// Times to wait for an answer, and number of attempts.
     pub timing: Timing,
-    /// Most bytes of a frame. `None` selects the length that the network certainly carries.
+    /// Maximum number of bytes of a frame. `None` selects the length that the network certainly carries.
     pub frame_max: Option<usize>,
     /// Set if an unknown station that knows the key becomes a peer when it sends a message.
     pub takes_strangers: bool,

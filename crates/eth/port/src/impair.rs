@@ -71,7 +71,7 @@ struct Held {
     until: Until,
 }
 
-/// Most held frames.
+/// Maximum number of held frames.
 const HELD: usize = 256;
 
 /// A port that applies [`Faults`] to its outgoing frames.

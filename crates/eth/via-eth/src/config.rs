@@ -15,7 +15,7 @@ use sovia_softnic::Description;
 pub struct Config {
     /// The port of the NIC.
     pub place: Place,
-    /// Most packets under way in one direction of a connection.
+    /// Maximum number of packets under way in one direction of a connection.
     pub window: u32,
     /// Further limit of packets under way: [`Control::Bbr`], unless no other traffic uses the link.
     pub control: Control,

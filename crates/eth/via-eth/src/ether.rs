@@ -24,7 +24,8 @@ pub struct Ether {
     has_failed: bool,
     /// Set if the port will never work again.
     is_gone: bool,
-    /// Most bytes of a frame to another station. Stored here because connections also begin while the port is away.
+    /// Maximum number of bytes of a frame to another station. Stored here because connections also begin while the port
+    /// is away.
     frame_max: usize,
     /// The first bits of the names of ends, if the port shares its address.
     prefix: Option<u16>,
@@ -43,7 +44,7 @@ pub struct Ether {
     last: (Address, usize),
 }
 
-/// Most free buffers.
+/// Maximum number of free buffers.
 const SPARE: usize = 64;
 /// Padding takes at most one in this number of a frame's bytes.
 const PADDING_PART: usize = 16;

@@ -6,7 +6,7 @@
 use sovia_port::Listens;
 use std::collections::{HashMap, VecDeque};
 
-/// Most discriminators that are kept without a waiting thread.
+/// Maximum number of discriminators that are kept without a waiting thread.
 const KEPT: usize = 64;
 
 /// Numbers of waits by discriminator.

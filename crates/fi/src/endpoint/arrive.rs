@@ -11,7 +11,7 @@ use crate::wire::{
 use sovia_sys::{cache, call};
 use sovia_tags::Label;
 
-/// Most messages that one round handles from one peer, before the next peer's turn.
+/// Maximum number of messages that one round handles from one peer, before the next peer's turn.
 const BATCH: usize = 64;
 
 impl Endpoint {

@@ -73,7 +73,7 @@ pub(super) struct Answer {
     words: Vec<u64>,
 }
 
-/// Most answers that may wait for one peer. A correct peer never requests as many before it reads any.
+/// Maximum number of answers that may wait for one peer. A correct peer never requests as many before it reads any.
 const ANSWERS_MAX: usize = 1 << 20;
 
 impl Endpoint {

@@ -29,7 +29,7 @@ pub struct Remote {
     pub tell: bool,
 }
 
-/// Most bytes of an atomic operation: operands and comparison operands together.
+/// Maximum number of bytes of an atomic operation: operands and comparison operands together.
 pub const ATOMIC_MAX: usize = EAGER_MAX;
 
 impl Remote {

@@ -20,7 +20,7 @@ const LISTENER: u64 = 0;
 const ARRIVAL: u64 = 1 << 32;
 /// Bit in the epoll data of a peer.
 const PEER: u64 = 2 << 32;
-/// Most connections without a first message. One more connection closes the oldest.
+/// Maximum number of connections without a first message. One more connection closes the oldest.
 const ARRIVALS_MAX: usize = 128;
 
 /// The socket on which an endpoint waits for its peers.

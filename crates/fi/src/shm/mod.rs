@@ -14,9 +14,9 @@ pub(crate) use reader::{Body, Reader};
 pub(crate) use segment::Head;
 pub(crate) use writer::{Load, WORDS_MAX, Writer};
 
-/// Most bytes of a message, with its words.
+/// Maximum number of bytes of a message, including its words.
 pub(crate) const MESSAGE_MAX: usize = EAGER_MAX + 8 * WORDS_MAX;
-/// Most bytes of the program in a message.
+/// Maximum number of the program's bytes in a message.
 pub(crate) const EAGER_MAX: usize = 16 << 10;
 
 /// A segment holds data that no correct process writes.

@@ -25,9 +25,9 @@ pub(super) const SLOTS: u32 = 512;
 pub(super) const IN_LINE: u32 = 2;
 /// Length of the pool in bytes.
 pub(super) const POOL: usize = 512 << 10;
-/// Most bytes of a message that takes only one slot.
+/// Maximum number of bytes of a message that takes only one slot.
 pub(super) const SMALL: usize = 8;
-/// Most bytes of a message that lies in its line.
+/// Maximum number of bytes of a message that lies in its line.
 pub(super) const INLINE: usize = 32;
 /// The kind in the head of a slot without a message.
 pub(super) const EMPTY: u8 = 0;

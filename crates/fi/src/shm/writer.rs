@@ -13,7 +13,7 @@ pub(crate) struct Load<'a> {
     pub(crate) buffer: Option<(&'a Buffer, usize, usize)>,
 }
 
-/// Most words before the buffer's bytes.
+/// Maximum number of words before the buffer's bytes.
 pub(crate) const WORDS_MAX: usize = 12;
 
 impl Load<'_> {

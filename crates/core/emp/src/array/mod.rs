@@ -24,13 +24,14 @@ use std::sync::OnceLock;
 
 /// Number of descriptors of a station.
 pub const DESCRIPTORS: usize = 640;
-/// Most pieces of a page.
+/// Maximum number of pieces of a page.
 pub const PAGE_PIECES: usize = 512;
-/// Most pieces of a chain.
+/// Maximum number of pieces of a chain.
 pub const CHAIN_PIECES: usize = 7;
-/// Most bytes of a piece: the largest number of whole memory pages that 16 bits can count. The host cuts longer pieces.
+/// Maximum number of bytes of a piece: the largest number of whole memory pages that 16 bits can count. The host cuts
+/// longer pieces.
 pub const PIECE_MAX: usize = 60 << 10;
-/// Most bytes of a message.
+/// Maximum number of bytes of a message.
 pub const MESSAGE_MAX: usize = PAGE_PIECES * PIECE_MAX;
 
 /// Entries of the ring of posts: more than the posts and cancellations that the NIC can have waiting.

@@ -117,7 +117,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Engine<A> {
     config: Config,
-    /// Most bytes of a message in one frame.
+    /// Maximum number of bytes of a message in one frame.
     size: u16,
     peers: Vec<Peer<A>>,
     actives: Vec<Active>,

@@ -10,7 +10,7 @@ use sovia_link::Time;
 
 /// The wait of a message until an earlier message is matched.
 const NEVER: Time = Time::from_nanos(u64::MAX);
-/// Most collections sent to a peer in one turn.
+/// Maximum number of collections sent to a peer in one turn.
 const TURN: usize = 16;
 
 impl<A: Copy + PartialEq> Engine<A> {

@@ -10,7 +10,7 @@ use sovia_link::Time;
 use sovia_link::wire::EndId;
 use sovia_simnet::{Change, Event, Fabric, Link, Net, NodeId};
 
-/// Most bytes of a frame.
+/// Maximum number of bytes of a frame.
 pub(crate) const FRAME_MAX: usize = 1500;
 /// The key of all stations.
 pub(crate) const KEY: u64 = 0x006b_6579;

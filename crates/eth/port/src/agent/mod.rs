@@ -21,7 +21,7 @@ use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, poll, trace};
 use std::collections::VecDeque;
 
-/// Most frames that one call of [`Port::receive`] takes.
+/// Maximum number of frames that one call of [`Port::receive`] takes.
 const BATCH: usize = 64;
 
 /// A port at an agent.

@@ -9,9 +9,9 @@ use sovia_sys::datagram::Name;
 
 /// Prefix of the abstract socket names of agents.
 const NAME: &[u8] = b"sovia-port/";
-/// Most bytes of an agent's name.
+/// Maximum number of bytes of an agent's name.
 pub const NAME_MAX: usize = 32;
-/// Most bytes of a discriminator.
+/// Maximum number of bytes of a discriminator.
 pub const DISCRIMINATOR_MAX: usize = 64;
 /// Bytes of the longest message.
 pub const SAID_MAX: usize = WELCOME;

@@ -6,11 +6,12 @@ use core::net::SocketAddr;
 use sovia_sys::Result;
 use sovia_sys::call::{self, RawFd};
 
-/// Most messages of one system call.
+/// Maximum number of messages of one system call.
 const MESSAGES: usize = 16;
-/// Most bytes of a message. Datagrams that a UDP socket joins stay shorter.
+/// Maximum number of bytes of a message. Datagrams that a UDP socket joins stay shorter.
 const MESSAGE_MAX: usize = 1 << 16;
-/// Most bytes of a batch. The limit lets peers receive acknowledgements while further messages are on their way.
+/// Maximum number of bytes of a batch. The limit lets peers receive acknowledgements while further messages are on
+/// their way.
 const BATCH: usize = 3 << 16;
 /// `UDP_GRO`.
 const UDP_GRO: i32 = 104;

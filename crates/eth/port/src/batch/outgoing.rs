@@ -6,11 +6,11 @@ use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Errno, Result};
 use std::collections::VecDeque;
 
-/// Most messages of one system call.
+/// Maximum number of messages of one system call.
 const MESSAGES: usize = 64;
-/// Most segments into which the kernel cuts one message.
+/// Maximum number of segments into which the kernel cuts one message.
 const SEGMENTS_MAX: usize = 64;
-/// Most bytes of a segmented message: the payload of a UDP datagram over IPv4.
+/// Maximum number of bytes of a segmented message: the payload of a UDP datagram over IPv4.
 const SEGMENTED_MAX: usize = 65507;
 /// `UDP_SEGMENT`.
 const UDP_SEGMENT: i32 = 103;

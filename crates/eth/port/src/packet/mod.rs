@@ -23,12 +23,12 @@ use crate::{Address, Counters, Descriptors, Error, OpenError, Port, Refused};
 use ring::{Ring, Slot};
 use sovia_sys::{Errno, Fd, call};
 
-/// Most frames that one call of [`Port::receive`] takes.
+/// Maximum number of frames that one call of [`Port::receive`] takes.
 const BATCH: usize = 64;
 /// Size of the ring, and most bytes of frames between two flushes.
 const RING: usize = 4 << 20;
 const OUTGOING: usize = 1 << 20;
-/// Most bytes of frames that the kernel queues for the device.
+/// Maximum number of bytes of frames that the kernel queues for the device.
 const QUEUE: i32 = 4 << 20;
 
 /// Options for opening a port.

@@ -15,7 +15,7 @@ use core::net::SocketAddr;
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Errno, Fd, poll};
 
-/// Most peers with a separate socket, and most peers with a counter.
+/// Maximum numbers of peers with a separate socket, and of peers with a counter.
 const SOCKETS: usize = 8;
 const COUNTED: usize = 32;
 /// Number of lone frames that make a peer busy.

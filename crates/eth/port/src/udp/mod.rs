@@ -29,7 +29,7 @@ const HEADERS_V4: usize = 28;
 const HEADERS_V6: usize = 48;
 /// The default MTU.
 const MTU: usize = 1500;
-/// Most bytes of frames between two flushes.
+/// Maximum number of bytes of frames between two flushes.
 const BATCH: usize = 4 << 16;
 
 /// One of this number of calls looks at all sockets. The other calls look only at the socket that received the last

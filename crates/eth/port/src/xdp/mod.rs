@@ -44,7 +44,7 @@ use sovia_sys::bpf::{Attached, Mode, Program, SocketMap};
 use sovia_sys::call::RawFd;
 use sovia_sys::{Errno, Fd, call, poll};
 
-/// Most frames that one call of [`Port::receive`] takes from a queue.
+/// Maximum number of frames that one call of [`Port::receive`] takes from a queue.
 const BATCH: usize = 64;
 /// Smallest and largest size of a chunk in bytes. The kernel accepts powers of two in this range.
 const CHUNK_MIN: usize = 2048;
@@ -84,7 +84,7 @@ pub struct Xdp {
     _attached: Attached,
     device: Device,
     ether_type: u16,
-    /// Most bytes of a frame, whatever the MTU.
+    /// Maximum number of bytes of a frame, whatever the MTU.
     room: usize,
     queues: Vec<Queue>,
     /// Readable when any queue has frames; `None` if there is only one queue.

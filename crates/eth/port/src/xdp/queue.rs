@@ -4,7 +4,7 @@ use super::ring::{Came, Chunk, Chunks, Done, Fill, Received, Sending};
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::{Errno, Fd, Result, poll};
 
-/// Most bytes of frames that the kernel copies for the device.
+/// Maximum number of bytes of frames that the kernel copies for the device.
 const QUEUE: i32 = 4 << 20;
 
 /// Number of attempts to bind to a busy queue, one millisecond apart.
