@@ -1,4 +1,4 @@
-//! An echo server and its client, as they would be written with `std::net`.
+//! An echo server and its client, in the style of `std::net`.
 //!
 //!     echo server              prints its address, and answers
 //!     echo client ADDRESS      ten thousand round trips

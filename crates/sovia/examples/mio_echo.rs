@@ -1,4 +1,4 @@
-//! The same in one thread with mio's event loop.
+//! An echo server and its clients in one thread, with mio's event loop.
 //!
 //!     mio_echo server              prints its address, and answers
 //!     mio_echo client ADDRESS      streams at once, each with its round trips
@@ -22,15 +22,15 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// A stream, and what it has read and not yet written.
+/// A stream, and the bytes that the server has read from it and not yet written back.
 struct Client {
     stream: TcpStream,
     waiting: Vec<u8>,
 }
 
 impl Client {
-    /// Does all that can be done. An edge is not repeated, so both directions go on until they
-    /// would block. False at the end.
+    /// Reads and writes until both directions would block, because an edge-triggered event is not repeated. Returns
+    /// false at the end of the stream.
     fn go_on(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         loop {
@@ -82,11 +82,11 @@ fn serve() -> io::Result<()> {
     }
 }
 
-/// A stream of the client's, in the middle of a round trip.
+/// A stream of the client in the middle of a round trip.
 struct Asking {
     stream: TcpStream,
     round: u32,
-    /// Bytes of the question sent, and of the answer received.
+    /// Numbers of bytes of the request sent, and of the answer received.
     sent: usize,
     received: usize,
 }

@@ -1,4 +1,4 @@
-//! The same as tasks of tokio.
+//! An echo server and its clients as tasks of tokio.
 //!
 //!     tokio_echo server              prints its address, and answers
 //!     tokio_echo client ADDRESS      streams at once, each with its round trips

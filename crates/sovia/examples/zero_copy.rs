@@ -1,4 +1,5 @@
-//! A stream of messages without a copy: the sender writes each where the receiver reads it.
+//! Sends a stream of messages without a copy: the sender writes each message to the memory from which the receiver
+//! reads it.
 //!
 //!     zero_copy server              prints its address, and sums what comes
 //!     zero_copy client ADDRESS      sends a gigabyte in pieces of 32 KB
@@ -31,7 +32,7 @@ fn serve() -> io::Result<()> {
         let mut stream = stream?;
         let (mut bytes, mut in_place, mut total) = (0u64, 0u64, 0u64);
         loop {
-            // Read where it lies; given back when it goes out of scope.
+            // Reads the message in place. The buffer is given back at the end of its scope.
             let message = stream.borrow()?;
             if message.is_empty() {
                 break;

@@ -1,4 +1,4 @@
-//! Buffers that are lent, so that bytes need not be copied.
+//! Lent buffers, with which a program sends and receives without a copy.
 
 use crate::TcpStream;
 use sovia_sockets::loan::Loan;
@@ -9,12 +9,13 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 
-/// Bytes that a [`SendBuffer`] may have.
+/// Largest size of a [`SendBuffer`], in bytes.
 pub const BUFFER_MAX: usize = sovia_sockets::loan::MAX;
 
-/// A message to be written in its place, and sent: [`TcpStream::reserve`]. Dropped, it is not sent.
+/// A buffer in which a program writes a message in place, from [`TcpStream::reserve`]. Dropping the buffer sends
+/// nothing.
 ///
-/// What is in it at first is left from earlier messages, or zero.
+/// A new buffer contains zeroes, or bytes of earlier messages.
 ///
 /// ```
 /// # let listener = sovia::TcpListener::bind("127.0.0.1:0")?;
@@ -32,7 +33,7 @@ pub struct SendBuffer<'a> {
     loan: Loan,
 }
 
-/// Bytes that have arrived, where they lie: [`TcpStream::borrow`]. Empty at the end of the stream.
+/// Received bytes, lent in place by [`TcpStream::borrow`]. The buffer is empty at the end of the stream.
 ///
 /// ```
 /// # use std::io::Write;
@@ -58,27 +59,27 @@ pub struct RecvBuffer<'a> {
 }
 
 impl TcpStream {
-    /// Reserves a buffer of `len` bytes (1 to [`BUFFER_MAX`]) to write the next message into. On a
-    /// VI it lies in the memory that both ends share, and [`SendBuffer::commit`] copies nothing.
-    /// On TCP, and while the other end is far behind, it is ordinary memory.
+    /// Reserves a buffer of `len` bytes (1 to [`BUFFER_MAX`]), to write the next message into. On a VI the buffer is in
+    /// the memory that both ends share, and [`SendBuffer::commit`] copies nothing. On TCP, and while the receiver is
+    /// far behind, the buffer is ordinary memory.
     ///
-    /// One buffer of a stream is in shared memory at a time. Other calls may send meanwhile: what is
-    /// in the buffer goes when it is committed.
+    /// Only one buffer of a stream is in shared memory at a time. Other calls may send while the buffer is reserved.
+    /// The buffer's bytes are sent when the program commits them.
     ///
     /// # Errors
-    /// `InvalidInput` for no bytes, `EMSGSIZE` for too many.
+    /// `InvalidInput` if `len` is 0, `EMSGSIZE` if `len` is too large.
     pub fn reserve(&self, len: usize) -> io::Result<SendBuffer<'_>> {
         let loan =
             native::lend_here(self.as_raw_fd(), len).map_err(io::Error::from_raw_os_error)?;
         Ok(SendBuffer { stream: self, loan })
     }
 
-    /// Waits for bytes, and lends them where they lie, until the buffer is dropped: at most
-    /// [`BUFFER_MAX`], none at the end of the stream. On a VI nothing is copied if they came in a
-    /// message of more than 112 bytes and no other is borrowed.
+    /// Waits for bytes and lends them in place, until the buffer is dropped. Returns at most [`BUFFER_MAX`] bytes, and
+    /// none at the end of the stream. On a VI nothing is copied if the bytes came in a message of more than 112 bytes,
+    /// and no other buffer is borrowed.
     ///
     /// # Errors
-    /// As a read.
+    /// The errors of a read.
     pub fn borrow(&self) -> io::Result<RecvBuffer<'_>> {
         let loan =
             native::borrow_here(self.as_raw_fd(), 0).map_err(io::Error::from_raw_os_error)?;
@@ -87,11 +88,11 @@ impl TcpStream {
 }
 
 impl SendBuffer<'_> {
-    /// Sends the first `len` bytes as one message. The buffer is empty afterwards, unless the error
-    /// is `WouldBlock` or `Interrupted`: then the same call goes on where this one stopped.
+    /// Sends the first `len` bytes as one message. Afterwards the buffer is empty, except after the error `WouldBlock`
+    /// or `Interrupted`. After one of these errors, the same call continues where this call stopped.
     ///
     /// # Errors
-    /// As a write; `InvalidInput` if there are fewer bytes.
+    /// The errors of a write; `InvalidInput` if the buffer has fewer than `len` bytes.
     pub fn commit(&mut self, len: usize) -> io::Result<()> {
         let fd = self.stream.as_raw_fd();
         native::commit_here(fd, &mut self.loan, len, libc::MSG_NOSIGNAL)
@@ -99,28 +100,28 @@ impl SendBuffer<'_> {
             .map_err(io::Error::from_raw_os_error)
     }
 
-    /// Whether it lies in shared memory.
+    /// Returns true if the buffer is in shared memory.
     pub fn is_in_place(&self) -> bool {
         self.loan.is_in_place()
     }
 }
 
 impl RecvBuffer<'_> {
-    /// Whether it lies in shared memory.
+    /// Returns true if the buffer is in shared memory.
     pub fn is_in_place(&self) -> bool {
         self.loan.is_in_place()
     }
 }
 
-/// The bytes of a loan.
+/// Returns the bytes of a loan.
 fn bytes(loan: &Loan) -> &[u8] {
     if loan.is_empty() {
         return &[];
     }
-    // SAFETY: the loan's memory, mapped or allocated until it is given back, which a borrow of it
-    // forbids. In shared memory the peer leaves a message alone once it has been sent, and has no
-    // business in what is being written here; one that does otherwise is a process of the same
-    // user with a memory error, and changes the value of bytes that it could have sent.
+    // SAFETY: the loan's memory stays mapped or allocated until the loan is given back, and the borrow of the loan
+    // forbids that. In shared memory, a correct peer writes neither to a message that it has sent, nor to a buffer that
+    // this process has reserved. A peer with a memory error can change the values of bytes, and nothing else: it could
+    // also have sent such bytes.
     unsafe { core::slice::from_raw_parts(loan.memory(), loan.len()) }
 }
 
@@ -137,7 +138,8 @@ impl DerefMut for SendBuffer<'_> {
         if self.loan.is_empty() {
             return &mut [];
         }
-        // SAFETY: as for `bytes`; the loan is borrowed mutably.
+        // SAFETY: the loan's memory stays mapped or allocated until the loan is given back. The loan is borrowed
+        // mutably, so this process has no other reference to the bytes.
         unsafe { core::slice::from_raw_parts_mut(self.loan.memory(), self.loan.len()) }
     }
 }

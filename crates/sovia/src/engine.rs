@@ -1,7 +1,8 @@
-//! The way to the engine: which calls it serves, and how it makes the kernel's.
+//! Access to the engine: finds the connections that the engine serves, and makes the kernel's calls for it.
 //!
-//! A descriptor is on the engine's record or it is not. In a process under `sovia run` none ever is:
-//! the preloaded library has its own records, and std's calls reach it.
+//! The engine has a connection on record for each descriptor that it serves. In a process under `sovia run` this copy
+//! of the engine has no records. There the preloaded library has the records, and std's calls reach the preloaded
+//! library.
 
 use libc::c_int;
 use sovia_sockets::Outcome;
@@ -12,40 +13,40 @@ use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{Errno, ops};
 use std::io;
 
-/// The connection on record behind a descriptor.
+/// Returns the connection that the engine has on record for a descriptor.
 #[inline]
 pub(crate) fn conn(fd: c_int) -> Option<Ref> {
     table::conn(fd)
 }
 
-/// Puts a fresh connection on record, if this copy of the engine is the process's.
+/// Puts a new connection on record, if this copy of the engine serves the process.
 pub(crate) fn record(fd: c_int, role: Role) {
     if let Engine::Own = native::engine() {
         ops::opened(fd, role, Server::Unknown);
     }
 }
 
-/// A descriptor is about to be closed.
+/// Removes a descriptor from the record. Called before the descriptor is closed.
 pub(crate) fn closing(fd: c_int) {
     if native::is_own() {
         ops::close(fd);
     }
 }
 
-/// A descriptor has been duplicated.
+/// Puts a duplicate of a descriptor on record.
 pub(crate) fn duplicated(fd: c_int, new: c_int) {
     if native::is_own() {
         ops::dup(fd, new);
     }
 }
 
-/// A libc function's return value as the engine wants it.
+/// Converts a libc function's return value to the engine's type.
 pub(crate) fn outcome(result: isize) -> Outcome {
     usize::try_from(result)
         .map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// The engine's answer as std would give it.
+/// Converts the engine's result to the type that std uses.
 #[inline]
 pub(crate) fn result(outcome: Result<usize, Errno>) -> io::Result<usize> {
     outcome.map_err(io::Error::from_raw_os_error)

@@ -1,8 +1,8 @@
-//! TCP streams that run over Virtual Interfaces in shared memory where both ends are on one host and
-//! speak Sovia, and over TCP where not.
+//! TCP streams that run over Virtual Interfaces in shared memory if both ends are on one host and speak Sovia, and over
+//! TCP otherwise.
 //!
-//! [`TcpListener`] and [`TcpStream`] have the methods of their namesakes in [`std::net`], with the same
-//! meaning and the same errors, so that a program changes one line:
+//! [`TcpListener`] and [`TcpStream`] have the methods of their namesakes in [`std::net`], with the same meaning and the
+//! same errors. A program changes only one line:
 //!
 //! ```
 //! use sovia::{TcpListener, TcpStream};
@@ -26,28 +26,27 @@
 //! # }
 //! ```
 //!
-//! The other end may be this crate's, a C program's (`libsovia`), any program's that runs under
-//! `sovia run`, or an ordinary TCP socket, on any machine. A stream begins on TCP and moves onto a VI
-//! after a few transfers, if it can; [`TcpStream::is_accelerated`] and [`TcpStream::stats`] tell. Its
-//! descriptor is the kernel's TCP socket, with its addresses, options and `ss` entry; the bytes on
-//! the VI are out of the kernel's sight, so no other code may read or write the descriptor.
+//! The other end may use this crate or `libsovia`, or run under `sovia run`. It may also be an ordinary TCP socket on
+//! any machine. A stream begins on TCP and moves to a VI after a few transfers, if possible.
+//! [`TcpStream::is_accelerated`] and [`TcpStream::stats`] report this. The stream's descriptor is the kernel's TCP
+//! socket, with its addresses, options and `ss` entry. The kernel does not see the bytes on the VI, so no other code
+//! may read or write the descriptor.
 //!
 //! # Without copying
 //!
-//! [`TcpStream::reserve`] gives a buffer to write a message into, and [`TcpStream::borrow`] lends
-//! what has arrived: on a VI both are places in the memory that the two ends share.
+//! [`TcpStream::reserve`] gives a buffer to write a message into. [`TcpStream::borrow`] lends received bytes. On a VI
+//! both buffers are in the memory that the two ends share.
 //!
 //! # In event loops
 //!
-//! [`TcpStream::readiness`] is a descriptor that the kernel's epoll can wait for. With the feature
-//! `mio`, both types are `mio::event::Source`s; with the feature `tokio`, the module
-//! `sovia::tokio` has types with `AsyncRead` and `AsyncWrite`.
+//! [`TcpStream::readiness`] returns a descriptor that the kernel's epoll can wait for. With the feature `mio`, both
+//! types are `mio::event::Source`s; with the feature `tokio`, the module `sovia::tokio` has types with `AsyncRead` and
+//! `AsyncWrite`.
 //!
 //! # Processes
 //!
-//! A forked child shares its parent's streams. A program that is started (`std::process::Command`)
-//! gets none of them: all are close-on-exec, as `std::net`'s are. Under `sovia run` the preloaded
-//! library's engine serves this crate, too.
+//! A forked child shares its parent's streams. A program started with `std::process::Command` gets no streams: all are
+//! close-on-exec, like those of `std::net`. Under `sovia run` the preloaded library's engine serves this crate, too.
 
 mod buffer;
 mod engine;
@@ -67,5 +66,5 @@ pub use readiness::Readiness;
 pub use stats::{Path, Stats};
 pub use stream::TcpStream;
 
-/// Why a stream is on TCP for good.
+/// Reason why a stream stays on TCP for good.
 pub use sovia_control::Reason;

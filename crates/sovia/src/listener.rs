@@ -1,4 +1,4 @@
-//! Streams come in.
+//! Listens for and accepts streams.
 
 use crate::{TcpStream, engine};
 use sovia_sockets::conn::Role;
@@ -7,8 +7,8 @@ use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
-/// A socket that listens, as [`std::net::TcpListener`] is; what it accepts are Sovia's streams. It
-/// is an ordinary socket of the kernel's, so any event loop can wait for it.
+/// A listening socket like [`std::net::TcpListener`], which accepts Sovia's streams. The listener is an ordinary kernel
+/// socket, so any event loop can wait for it.
 ///
 /// ```
 /// use sovia::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ impl TcpListener {
         net::TcpListener::bind(address).map(TcpListener::from)
     }
 
-    /// Waits for a connection; the peer's address.
+    /// Waits for a connection, and returns the stream with the peer's address.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::accept`].
@@ -47,12 +47,12 @@ impl TcpListener {
         Ok((TcpStream::of(stream), peer))
     }
 
-    /// All connections, one after the other.
+    /// Returns an iterator over incoming connections. The iterator never ends.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 
-    /// Where it listens.
+    /// Returns the address at which this socket listens.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::local_addr`].
@@ -60,7 +60,7 @@ impl TcpListener {
         self.inner.local_addr()
     }
 
-    /// A second descriptor of it.
+    /// Returns a second descriptor of the same socket.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::try_clone`].
@@ -68,7 +68,7 @@ impl TcpListener {
         self.inner.try_clone().map(TcpListener::from)
     }
 
-    /// Whether [`TcpListener::accept`] returns at once with `WouldBlock` where it would wait.
+    /// Sets whether [`TcpListener::accept`] fails with `WouldBlock` instead of waiting.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::set_nonblocking`].
@@ -84,7 +84,7 @@ impl TcpListener {
         self.inner.set_ttl(ttl)
     }
 
-    /// IP_TTL.
+    /// Returns IP_TTL.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::ttl`].
@@ -92,7 +92,7 @@ impl TcpListener {
         self.inner.ttl()
     }
 
-    /// SO_ERROR.
+    /// Returns and clears SO_ERROR.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::take_error`].
@@ -101,7 +101,7 @@ impl TcpListener {
     }
 }
 
-/// See [`TcpListener::incoming`].
+/// Iterator over incoming connections; see [`TcpListener::incoming`].
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
@@ -117,7 +117,7 @@ impl Iterator for Incoming<'_> {
 
 impl std::iter::FusedIterator for Incoming<'_> {}
 
-/// What it accepts from now on are Sovia's streams.
+/// Takes over a listener of std. From now on it accepts Sovia's streams.
 impl From<net::TcpListener> for TcpListener {
     fn from(inner: net::TcpListener) -> TcpListener {
         TcpListener { inner }

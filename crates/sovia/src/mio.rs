@@ -1,4 +1,4 @@
-//! Both types in mio's event loops.
+//! Makes both types usable in mio's event loops.
 
 use crate::{TcpListener, TcpStream};
 use mio::event::Source;
@@ -7,8 +7,7 @@ use mio::{Interest, Registry, Token};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// An event may be spurious, and may name a direction in which nothing has changed. The stream must
-/// be non-blocking.
+/// An event may be spurious, and may name a direction that has not changed. The stream must be non-blocking.
 impl Source for TcpStream {
     fn register(
         &mut self,
@@ -41,7 +40,7 @@ impl Source for TcpStream {
     }
 }
 
-/// Edges are made by writing, which the kernel tells as readable.
+/// Adds `READABLE` to `WRITABLE`: the reactor makes an edge by a write, which the kernel reports as readable.
 fn widened(interests: Interest) -> Interest {
     if interests.is_writable() { interests | Interest::READABLE } else { interests }
 }

@@ -1,8 +1,7 @@
-//! Where a stream that std made comes from.
+//! Finds out which end of a connection a stream of std is.
 //!
-//! The two ends of a connection find each other by which connected and which accepted, and they count
-//! the bytes from the first on. So a stream that was made elsewhere can be followed only if nothing
-//! has moved on it yet and it is known which end it is.
+//! The two ends of a connection find each other by their roles (connector or acceptor), and count all bytes. So Sovia
+//! can follow a stream made elsewhere only if its role is known and no byte has moved on it.
 
 use sovia_sockets::conn::Role;
 use sovia_sys::diag;
@@ -10,16 +9,17 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Whether no byte has been sent, or taken out of the socket.
+/// Returns true if no byte has been sent, and none has been read from the socket.
 pub(crate) fn is_fresh(stream: &TcpStream) -> bool {
-    // Of Linux's struct tcp_info, which only grows: libc's has an old beginning of it.
+    // Offsets in Linux's struct tcp_info, to which the kernel only appends. The libc crate declares only an older
+    // prefix.
     const BYTES_RECEIVED: usize = 128;
     const DATA_SEGMENTS_OUT: usize = 156;
     let mut info = [0u8; 256];
     let mut len = info.len() as libc::socklen_t;
     let fd = stream.as_raw_fd();
     let (mut unsent, mut unread) = (0i32, 0i32);
-    // SAFETY: all pointers are to live locals, and `len` is the first one's room.
+    // SAFETY: all pointers are to live locals, and `len` is the size of `info`.
     let told = unsafe {
         let told = libc::getsockopt(
             fd,
@@ -41,7 +41,7 @@ pub(crate) fn is_fresh(stream: &TcpStream) -> bool {
     !sent && u64::from_ne_bytes(received) == unread as u64
 }
 
-/// Which end a stream is: the accepted one if a socket listens where it is bound.
+/// Returns a stream's role: acceptor if a socket listens at the stream's local address, else connector.
 pub(crate) fn role(stream: &TcpStream) -> io::Result<Role> {
     let listens = diag::is_listened_at(stream.local_addr()?)
         .map_err(|error| io::Error::from_raw_os_error(error.into_raw()))?;
@@ -64,7 +64,7 @@ mod tests {
         assert!(is_fresh(&one) && is_fresh(&other));
         one.write_all(b"x").unwrap();
         assert!(!is_fresh(&one));
-        // Unread, it has not moved.
+        // A byte that nobody has read does not count as moved.
         assert!(is_fresh(&other));
         other.read_exact(&mut [0]).unwrap();
         assert!(!is_fresh(&other));

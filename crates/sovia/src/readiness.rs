@@ -1,4 +1,4 @@
-//! A descriptor for event loops that know the kernel's only.
+//! A descriptor that tells the kernel's epoll about events of a stream.
 
 use sovia_sockets::native::{self, Engine};
 use sovia_sockets::reactor::{self, Notice};
@@ -6,16 +6,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// A descriptor that the kernel's epoll tells of when a stream may have become readable or writable,
-/// or has ended: [`TcpStream::readiness`](crate::TcpStream::readiness).
+/// A descriptor on which the kernel's epoll reports that a stream may have become readable or writable, or has ended.
+/// [`TcpStream::readiness`](crate::TcpStream::readiness) returns it.
 ///
-/// It is to be registered **edge-triggered** (`EPOLLET`), for `EPOLLIN | EPOLLOUT` both, and never
-/// read from or written to. An edge means "try again", for either direction, and may mean nothing; a thread
-/// that has met `WouldBlock` may wait for the next one and misses none. Registering it gives an edge at
-/// once. `tokio::io::unix::AsyncFd` and `mio::unix::SourceFd` use it in this way.
+/// Register the descriptor **edge-triggered** (`EPOLLET`), for both `EPOLLIN | EPOLLOUT`, and never read or write it.
+/// An edge means "try again", for either direction, and may be spurious. A thread that has got `WouldBlock` may wait
+/// for the next edge and misses none. A registration gives an edge at once. `tokio::io::unix::AsyncFd` and
+/// `mio::unix::SourceFd` use the descriptor in this way.
 ///
-/// News take one hop more than to a thread that is blocked in a read: the peer wakes a thread of
-/// Sovia's, which makes the edge. On TCP it is the same thread that waits for the kernel's socket.
+/// An event takes one step more than with a thread that is blocked in a read. The peer wakes Sovia's reactor thread,
+/// which makes the edge. On TCP the reactor thread also waits for the kernel socket.
 ///
 /// ```
 /// use mio::unix::SourceFd;
@@ -46,9 +46,9 @@ pub struct Readiness(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// An eventfd, written to by the reactor.
+    /// An eventfd, to which the reactor writes.
     Notice(Arc<Notice>),
-    /// Under `sovia run` the loop's own epoll knows of the stream: a second descriptor of it.
+    /// Under `sovia run`: a second descriptor of the stream, because the preloaded library's epoll follows streams.
     Itself(Arc<OwnedFd>),
 }
 
@@ -73,14 +73,14 @@ impl Readiness {
         }
     }
 
-    /// The stream leaves.
+    /// Removes the stream from the reactor.
     pub(crate) fn forget(&self) {
         if let Kind::Notice(notice) = &self.0 {
             reactor::forget(notice);
         }
     }
 
-    /// Whether an edge for one direction may come as one for the other.
+    /// Returns true if an edge for one direction may be reported as an edge for the other.
     #[cfg(feature = "mio")]
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.0, Kind::Notice(_))
@@ -98,7 +98,7 @@ impl AsRawFd for Readiness {
 
 impl AsFd for Readiness {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the eventfd, or the second descriptor, stays open while `self` is there.
+        // SAFETY: `self` owns the eventfd or the second descriptor, so it stays open for the borrow.
         unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
     }
 }

@@ -1,23 +1,23 @@
-//! What is known of a stream.
+//! Statistics of a stream.
 
 use crate::Reason;
 use sovia_sockets::native::{Info, State};
 
-/// Where a stream runs.
+/// Carrier of a stream's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Path {
-    /// On TCP, as an ordinary socket of the kernel's that Sovia does not follow.
+    /// TCP: an ordinary kernel socket that Sovia does not follow.
     Kernel,
-    /// On TCP; whether it gets a VI is not decided.
+    /// TCP, while it is not yet decided whether the stream gets a VI.
     Meeting,
-    /// It has a VI.
+    /// A VI.
     Via,
-    /// On TCP for good; why, if that is known.
+    /// TCP for good, with the reason if it is known.
     Tcp(Option<Reason>),
 }
 
-/// Where a stream runs, and what went over its VI since it has one.
+/// The carrier of a stream, and counters of its VI.
 ///
 /// ```
 /// use sovia::{Path, TcpStream};
@@ -37,18 +37,18 @@ pub enum Path {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Where it runs.
+    /// Carrier of the stream's bytes.
     pub path: Path,
-    /// What is sent now goes over the VI.
+    /// True while the stream sends over the VI.
     pub sends: bool,
-    /// What is received now comes from the VI.
+    /// True while the stream receives from the VI.
     pub receives: bool,
-    /// Bytes sent over the VI.
+    /// Number of bytes sent over the VI.
     pub bytes_sent: u64,
-    /// Messages that carried them: packets of at most 32 KB (64 KB where a buffer was
-    /// reserved), and pieces gathered while the window was used up.
+    /// Number of messages sent over the VI. A message is a packet of at most 32 KB (64 KB if a buffer was reserved), or
+    /// bytes coalesced while the window was used up.
     pub messages_sent: u64,
-    /// Bytes received over the VI.
+    /// Number of bytes received over the VI.
     pub bytes_received: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One stream.
+//! The stream.
 
 mod bytes;
 mod convert;
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A TCP stream that runs over a VI wherever it can: [`std::net::TcpStream`] in every other respect.
+/// A TCP stream that runs over a VI if possible. In every other respect it behaves like [`std::net::TcpStream`].
 ///
 /// ```
 /// use sovia::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// A stream whose descriptor is on the engine's record already, or shall not be.
+    /// Makes a stream whose descriptor is on the engine's record already, or never will be.
     pub(crate) fn of(kernel_socket: net::TcpStream) -> TcpStream {
         TcpStream { kernel_socket, readiness: OnceLock::new() }
     }
@@ -62,7 +62,7 @@ impl TcpStream {
         self.kernel_socket.as_raw_fd()
     }
 
-    /// Connects to the first of these addresses that answers.
+    /// Connects to the first of the given addresses that accepts a connection.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::connect`].
@@ -70,7 +70,7 @@ impl TcpStream {
         net::TcpStream::connect(address).map(TcpStream::from_connected)
     }
 
-    /// Connects within a time.
+    /// Connects to an address, or fails when `timeout` has passed.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::connect_timeout`].
@@ -78,16 +78,16 @@ impl TcpStream {
         net::TcpStream::connect_timeout(address, timeout).map(TcpStream::from_connected)
     }
 
-    /// Begins to connect, and returns at once; the stream is non-blocking. When it is writable,
-    /// [`TcpStream::take_error`] tells how it went.
+    /// Begins to connect, and returns at once. The stream is non-blocking. When the stream is writable,
+    /// [`TcpStream::take_error`] returns the outcome.
     ///
     /// # Errors
-    /// What the kernel says to a socket, or to its first step.
+    /// The errors of socket(2) and of a non-blocking connect(2).
     pub fn connect_nonblocking(address: &SocketAddr) -> io::Result<TcpStream> {
         let (storage, len) = raw_address(address);
         let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: takes numbers only; what it returns is ours alone.
+        // SAFETY: takes numbers only. No other code owns the returned descriptor.
         let kernel_socket = unsafe {
             let fd = libc::socket(domain, kind, 0);
             if fd < 0 {
@@ -95,7 +95,7 @@ impl TcpStream {
             }
             net::TcpStream::from_raw_fd(fd)
         };
-        // SAFETY: a live address of that length.
+        // SAFETY: `storage` is a live address of `len` bytes.
         let result =
             unsafe { libc::connect(kernel_socket.as_raw_fd(), (&raw const storage).cast(), len) };
         if result != 0 {
@@ -107,14 +107,12 @@ impl TcpStream {
         Ok(TcpStream::from_connected(kernel_socket))
     }
 
-    /// Takes over a stream that std has connected. One on which bytes have moved already stays on
-    /// TCP.
+    /// Takes over a stream that std has connected. A stream on which bytes have already moved stays on TCP.
     pub fn from_connected(stream: net::TcpStream) -> TcpStream {
         TcpStream::take_over(stream, || Ok(Role::Connector))
     }
 
-    /// Takes over a stream that std has accepted. One on which bytes have moved already stays on
-    /// TCP.
+    /// Takes over a stream that std has accepted. A stream on which bytes have already moved stays on TCP.
     pub fn from_accepted(stream: net::TcpStream) -> TcpStream {
         TcpStream::take_over(stream, || Ok(Role::Acceptor))
     }
@@ -131,7 +129,7 @@ impl TcpStream {
         TcpStream::of(kernel_socket)
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::peer_addr`].
@@ -139,7 +137,7 @@ impl TcpStream {
         self.kernel_socket.peer_addr()
     }
 
-    /// Our own address.
+    /// Returns the local address.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::local_addr`].
@@ -147,7 +145,7 @@ impl TcpStream {
         self.kernel_socket.local_addr()
     }
 
-    /// Ends one direction, or both.
+    /// Shuts down one direction, or both.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::shutdown`].
@@ -163,7 +161,7 @@ impl TcpStream {
         engine::result(ops::shutdown(self.fd(), at, number, kernel)).map(drop)
     }
 
-    /// A second descriptor of the same stream.
+    /// Returns a second descriptor of the same stream.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::try_clone`].
@@ -173,31 +171,30 @@ impl TcpStream {
         Ok(TcpStream::of(kernel_socket))
     }
 
-    /// Whether the stream has a VI.
+    /// Returns true if the stream has a VI.
     pub fn is_accelerated(&self) -> bool {
         native::info_here(self.fd()).is_accelerated()
     }
 
-    /// What went over the VI, or why there is none.
+    /// Returns counters of the stream's VI, or the reason why the stream has none.
     pub fn stats(&self) -> Stats {
         native::info_here(self.fd()).into()
     }
 
-    /// Chooses what the stream does of the papers' protocol once it has its VI: which thread handles messages,
-    /// how bytes are sent, window, threshold, chunk and combining, as in `sovia run --protocol`, such as
-    /// `"w=8,t=4"`, `"SOVIA_COMBINE"` or `"handler,copy"`.
+    /// Sets the stream's configuration of the papers' protocol, before the stream gets its VI. The text is that of
+    /// `sovia run --protocol`, such as `"w=8,t=4"`, `"SOVIA_COMBINE"` or `"handler,copy"`. It chooses the thread that
+    /// handles messages, the way bytes are sent, window, threshold, chunk size and combining.
     ///
     /// # Errors
-    /// `EINVAL` for a text that means nothing, `EISCONN` if the stream has its VI already (so: before
-    /// it has moved bytes three times), `ENOTCONN` if it is on TCP for good, `ENOTSUP` under a
-    /// `sovia run` of another version.
+    /// `EINVAL` for an invalid text. `EISCONN` if the stream already has its VI, which happens at its third transfer at
+    /// the earliest. `ENOTCONN` if the stream is on TCP for good. `ENOTSUP` under a `sovia run` of another version.
     pub fn set_protocol(&self, text: &str) -> io::Result<()> {
         native::choose_here(self.fd(), text.as_bytes()).map_err(io::Error::from_raw_os_error)
     }
 
-    /// Takes the stream to TCP for good, with every byte in its place: from then on its descriptor
-    /// is an ordinary one, fit for other programs. It takes as long as the other end needs for its
-    /// part, and two seconds at most if that is stopped.
+    /// Moves the stream to TCP for good, without losing bytes or their order. Afterwards the descriptor is an ordinary
+    /// one, which other programs can use. The call waits for the other end's part of the move. If the other end is
+    /// stopped, the call waits at most two seconds.
     ///
     /// # Errors
     /// `ENOTSUP` under a `sovia run` of another version.
@@ -205,11 +202,11 @@ impl TcpStream {
         native::to_tcp_here(self.fd()).map_err(io::Error::from_raw_os_error)
     }
 
-    /// A descriptor that an event loop can wait for; made when first asked for. Let it go before the
-    /// stream: under `sovia run` it would keep it open.
+    /// Returns a descriptor that an event loop can wait for. The first call makes the descriptor. Drop it before the
+    /// stream: under `sovia run` it would keep the stream open.
     ///
     /// # Errors
-    /// If there is no descriptor or thread to be had.
+    /// An error if the process cannot get another descriptor or thread.
     pub fn readiness(&self) -> io::Result<Readiness> {
         let readiness = self.shared_readiness()?;
         readiness.tell();
@@ -222,7 +219,7 @@ impl TcpStream {
         }
         let fresh = Readiness::of(self.as_fd())?;
         if let Err(second) = self.readiness.set(fresh) {
-            // Another thread was first.
+            // Another thread has stored its readiness first.
             second.forget();
         }
         self.readiness.get().ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))
@@ -244,9 +241,9 @@ impl fmt::Debug for TcpStream {
     }
 }
 
-/// An address as the kernel takes it.
+/// Converts an address to the kernel's structure, and returns its length.
 fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: all zeroes are an address of no family.
+    // SAFETY: all zeroes are a valid sockaddr_storage, of family AF_UNSPEC.
     let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
     let place = &raw mut storage;
     let len = match address {
@@ -257,7 +254,7 @@ fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             };
-            // SAFETY: a storage has room for each kind of address, and its alignment.
+            // SAFETY: a sockaddr_storage has the size and alignment for each kind of address.
             unsafe { place.cast::<libc::sockaddr_in>().write(raw) };
             size_of::<libc::sockaddr_in>()
         }
@@ -269,7 +266,7 @@ fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: a sockaddr_storage has the size and alignment for each kind of address.
             unsafe { place.cast::<libc::sockaddr_in6>().write(raw) };
             size_of::<libc::sockaddr_in6>()
         }

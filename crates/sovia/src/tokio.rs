@@ -1,4 +1,4 @@
-//! The types of an asynchronous program, in the manner of `tokio::net`'s.
+//! Types for asynchronous programs, in the style of `tokio::net`.
 
 use crate::Readiness;
 use std::io::{self, Read, Write};
@@ -9,8 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A stream with [`AsyncRead`] and [`AsyncWrite`]. All its methods are to be called within a tokio
-/// runtime.
+/// A stream with [`AsyncRead`] and [`AsyncWrite`]. Call its methods only within a tokio runtime.
 ///
 /// ```
 /// use sovia::tokio::{TcpListener, TcpStream};
@@ -36,16 +35,16 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 /// ```
 #[derive(Debug)]
 pub struct TcpStream {
-    // First: it is let go before the stream.
+    // The first field, so that it is dropped before the stream.
     readiness: AsyncFd<Readiness>,
     stream: crate::TcpStream,
 }
 
 impl TcpStream {
-    /// Connects.
+    /// Connects to an address.
     ///
     /// # Errors
-    /// What the kernel says, or that a descriptor or thread is missing.
+    /// The errors of connect(2), or an error if the process cannot get another descriptor or thread.
     pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
         let stream = TcpStream::new(crate::TcpStream::connect_nonblocking(&address)?)?;
         loop {
@@ -62,23 +61,22 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Takes a stream into the runtime; it becomes non-blocking.
+    /// Registers a stream with the runtime, and makes the stream non-blocking.
     ///
     /// # Errors
-    /// If there is no descriptor or thread to be had.
+    /// An error if the process cannot get another descriptor or thread.
     pub fn new(stream: crate::TcpStream) -> io::Result<TcpStream> {
         stream.set_nonblocking(true)?;
         let readiness = stream.shared_readiness()?.clone();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        // SAFETY: a `Readiness` keeps its descriptor open for as long as it lives itself, and gives
-        // out always the same one.
+        // SAFETY: a `Readiness` always returns the same descriptor, and keeps it open until it is dropped.
         let readiness = unsafe { AsyncFd::register_with_interest(readiness, interest)? };
-        // What came before the loop knew the descriptor.
+        // Makes an edge for events from before the registration.
         readiness.get_ref().tell();
         Ok(TcpStream { readiness, stream })
     }
 
-    /// The stream itself: its addresses, options, and statistics.
+    /// Returns the stream, for its addresses, options and statistics.
     pub fn get_ref(&self) -> &crate::TcpStream {
         &self.stream
     }
@@ -134,7 +132,7 @@ impl AsRawFd for TcpStream {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub struct TcpListener {
     listener: AsyncFd<crate::TcpListener>,
@@ -149,18 +147,18 @@ impl TcpListener {
         TcpListener::new(crate::TcpListener::bind(address)?)
     }
 
-    /// Takes a listener into the runtime; it becomes non-blocking.
+    /// Registers a listener with the runtime, and makes the listener non-blocking.
     ///
     /// # Errors
-    /// If the runtime cannot wait for it.
+    /// An error if the runtime cannot wait for the listener's descriptor.
     pub fn new(listener: crate::TcpListener) -> io::Result<TcpListener> {
         listener.set_nonblocking(true)?;
-        // SAFETY: a listener keeps its descriptor open for as long as it lives itself.
+        // SAFETY: a listener keeps its descriptor open until it is dropped.
         let listener = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE)? };
         Ok(TcpListener { listener })
     }
 
-    /// Waits for a connection; the peer's address.
+    /// Waits for a connection, and returns the stream with the peer's address.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::accept`].
@@ -177,7 +175,7 @@ impl TcpListener {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address at which this socket listens.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::local_addr`].

@@ -1,4 +1,4 @@
-//! std::net's types over the engine.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[

@@ -1,4 +1,4 @@
-//! The examples as programs: with each other, with plain TCP, and under `sovia run`.
+//! Runs the examples with each other, with plain TCP, and under `sovia run`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::{env, thread};
 
-/// A built example: cargo puts them beside the tests' folder.
+/// Returns the path of a built example. Cargo puts examples beside the tests' folder.
 fn example(name: &str) -> PathBuf {
     let own = env::current_exe().expect("a running program has a path");
     let folder = own.ancestors().nth(2).expect("cargo's folder").join("examples");
@@ -16,7 +16,7 @@ fn example(name: &str) -> PathBuf {
     path
 }
 
-/// The command itself, or under `sovia run`; none if that has not been built.
+/// Returns the command of an example, under `sovia run` if `under` is set. `None` if `sovia` has not been built.
 fn command(name: &str, under: bool) -> Option<Command> {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "60"]);
@@ -34,7 +34,7 @@ fn command(name: &str, under: bool) -> Option<Command> {
     Some(command)
 }
 
-/// A server that goes away with its value.
+/// A server process, which is killed when this value is dropped.
 struct Server {
     child: Child,
     _output: BufReader<ChildStdout>,
@@ -54,7 +54,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SAFETY: takes numbers only; the group was made for this child.
+        // SAFETY: takes numbers only. `start` made this process group for the child alone.
         unsafe { libc::kill(-self.child.id().cast_signed(), libc::SIGKILL) };
         let _ = self.child.wait();
     }
@@ -67,7 +67,7 @@ fn client(mut command: Command, address: &str) -> String {
     text(&output.stdout)
 }
 
-/// Both ends alone and under `sovia run`.
+/// Runs both ends, each alone and under `sovia run`.
 fn all_over_a_vi(name: &str, expected: &str) {
     for (server, asks) in [(false, false), (false, true), (true, false), (true, true)] {
         let (Some(server), Some(asks)) = (command(name, server), command(name, asks)) else {
@@ -99,7 +99,7 @@ fn a_stream_that_is_not_copied() {
     all_over_a_vi("zero_copy", "GB/s");
 }
 
-/// A server of std's, whose clients are all Sovia's.
+/// Connects clients of Sovia to a server of std.
 #[test]
 fn plain_servers() {
     for (name, expected) in
@@ -123,7 +123,7 @@ fn plain_servers() {
     }
 }
 
-/// Clients of std's, whose servers are Sovia's.
+/// Connects clients of std to a server of Sovia.
 #[test]
 fn plain_clients() {
     for name in ["echo", "mio_echo", "tokio_echo"] {

@@ -1,4 +1,4 @@
-//! What Sovia's streams have beyond std's.
+//! Tests the methods that Sovia's streams have and std's do not.
 
 use sovia::{BUFFER_MAX, Path, TcpListener, TcpStream};
 use std::io::{ErrorKind, Read, Write};
@@ -6,7 +6,7 @@ use std::net;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Until a test that waits counts as hanging.
+/// Time after which a test that waits counts as hanging.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -25,8 +25,8 @@ fn rounds(one: &mut TcpStream, other: &mut TcpStream, count: usize) {
     }
 }
 
-/// Moves bytes until both ends are accelerated. Streams of other tests meet in the same process at the
-/// same time, so how many rounds that takes is not known.
+/// Moves bytes until both ends are accelerated. Other tests connect streams in the same process at the same time, so
+/// the number of rounds varies.
 fn accelerate(one: &mut TcpStream, other: &mut TcpStream) {
     let begun = Instant::now();
     while !(one.is_accelerated() && other.is_accelerated()) {
@@ -84,7 +84,7 @@ fn ordinary_streams_are_taken_over() {
     let (mut one, mut other) = (TcpStream::from(one), TcpStream::from(other));
     accelerate(&mut one, &mut other);
 
-    // Bytes have moved: it is unknown how many.
+    // Bytes have moved, and their number is unknown.
     let mut one = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut other, _) = listener.accept().unwrap();
     one.write_all(b"x").unwrap();
@@ -122,7 +122,7 @@ fn buffers_are_in_place_and_in_order() {
             left -= piece.len();
         }
     }
-    // Dropped, it is not sent.
+    // Dropping the buffer sends nothing.
     one.reserve(1000).unwrap().fill(9);
     one.write_all(b"end").unwrap();
     drop(one);
@@ -156,22 +156,22 @@ fn a_borrowed_message_outlasts_what_comes_after_it() {
     assert!(first.iter().all(|&byte| byte == 7));
 }
 
-/// An edge for what was there before, and one for each arrival.
+/// Checks for an edge at registration, and an edge for each arrival.
 #[test]
 fn readiness_misses_nothing() {
     let (mut one, mut other) = warm();
     other.set_nonblocking(true).unwrap();
     one.write_all(b"early").unwrap();
     let readiness = other.readiness().unwrap();
-    // SAFETY: plain calls on descriptors of our own.
+    // SAFETY: `event` is a live local, and this test owns the descriptors.
     let edge = |epoll: i32| unsafe {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         libc::epoll_wait(epoll, &raw mut event, 1, 5000)
     };
-    // SAFETY: as above.
+    // SAFETY: takes numbers only.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
     let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
-    // SAFETY: as above.
+    // SAFETY: `event` is a live local, and this test owns both descriptors.
     let added = unsafe {
         libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, readiness.as_raw_fd(), &raw mut event)
     };
@@ -197,7 +197,7 @@ fn readiness_misses_nothing() {
         assert_eq!(edge(epoll), 1);
     }
     drop(readiness);
-    // SAFETY: as above.
+    // SAFETY: this test owns the descriptor, and does not use it again.
     unsafe { libc::close(epoll) };
 }
 

@@ -1,4 +1,4 @@
-//! Reading and writing.
+//! Reads and writes.
 
 use super::TcpStream;
 use crate::engine;
@@ -7,19 +7,19 @@ use sovia_sockets::table::Ref;
 use sovia_sys::{UserSlice, UserSliceMut};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
-/// How a receive of std's behaves.
+/// Flags of a receive, with std's behaviour.
 const RECEIVE: Flags =
     Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: true };
 
-/// How a send of std's behaves.
+/// Flags of a send, with std's behaviour.
 const SEND: Flags =
     Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: false };
 
-/// Parts of a vectored call that need no allocation.
+/// Largest number of parts of a vectored call for which no allocation is needed.
 const FEW: usize = 16;
 
 impl TcpStream {
-    /// Copies what would be read next, and leaves it there.
+    /// Copies the next bytes into `buffer` without removing them from the stream.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::peek`].
@@ -35,10 +35,10 @@ impl TcpStream {
         let fd = self.fd();
         let how = if flags.peek { libc::MSG_PEEK } else { 0 };
         let kernel = || {
-            // On TCP a part at a time is enough: a read may be short.
+            // On TCP one part at a time is enough, because a read may be short.
             let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
             let (to, len) = (part.as_mut_ptr().cast(), part.len());
-            // SAFETY: the part has room for as many bytes.
+            // SAFETY: `part` has room for `len` bytes.
             engine::outcome(unsafe { libc::recv(fd, to, len, how) })
         };
         engine::result(ops::receive_parts(fd, at, parts, flags, kernel))
@@ -48,10 +48,10 @@ impl TcpStream {
     fn send(&self, at: Ref, parts: &[UserSlice<'_>]) -> io::Result<usize> {
         let fd = self.fd();
         let kernel = || {
-            // On TCP a part at a time is enough: a write may be short.
+            // On TCP one part at a time is enough, because a write may be short.
             let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
             let (from, len) = (part.as_ptr().cast(), part.len());
-            // SAFETY: the part has as many bytes.
+            // SAFETY: `part` has `len` readable bytes.
             engine::outcome(unsafe { libc::send(fd, from, len, libc::MSG_NOSIGNAL) })
         };
         engine::result(ops::send_parts(fd, at, parts, SEND, kernel))

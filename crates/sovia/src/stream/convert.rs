@@ -1,13 +1,13 @@
-//! From std's stream and from descriptors, and back to them.
+//! Converts between Sovia's streams, std's streams and descriptors.
 
 use super::TcpStream;
 use crate::{engine, origin};
 use std::net;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-/// A stream that std has made: which end it is of is found out by looking which sockets listen. One whose
-/// listener is closed already, or on which bytes have moved, stays on TCP. (Where it is known,
-/// [`TcpStream::from_connected`] and [`TcpStream::from_accepted`] need not look.)
+/// Takes over a stream that std has made. The role of the stream is found by a search for a socket that listens at its
+/// address. The stream stays on TCP if its listener is closed already, or if bytes have moved on it.
+/// [`TcpStream::from_connected`] and [`TcpStream::from_accepted`] need no search.
 impl From<net::TcpStream> for TcpStream {
     fn from(stream: net::TcpStream) -> TcpStream {
         let role = origin::role(&stream);
@@ -21,19 +21,19 @@ impl From<OwnedFd> for TcpStream {
     }
 }
 
-/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
+/// Moves the stream to TCP for good; see [`TcpStream::to_tcp`].
 impl From<TcpStream> for net::TcpStream {
     fn from(stream: TcpStream) -> net::TcpStream {
         OwnedFd::from(stream).into()
     }
 }
 
-/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
+/// Moves the stream to TCP for good; see [`TcpStream::to_tcp`].
 impl From<TcpStream> for OwnedFd {
     fn from(stream: TcpStream) -> OwnedFd {
-        // The same open socket under another number, which is not on record.
+        // The result is the same open socket under another descriptor number, which the engine does not have on record.
         let _ = stream.to_tcp();
-        // SAFETY: it is not touched again: `stream` is not dropped, and its other field is let go.
+        // SAFETY: no code uses `stream` again: it is not dropped, and its other field is taken out here.
         unsafe {
             let mut stream = std::mem::ManuallyDrop::new(stream);
             if let Some(readiness) = stream.readiness.take() {
@@ -45,21 +45,23 @@ impl From<TcpStream> for OwnedFd {
     }
 }
 
-/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
+/// Moves the stream to TCP for good; see [`TcpStream::to_tcp`].
 impl IntoRawFd for TcpStream {
     fn into_raw_fd(self) -> RawFd {
         OwnedFd::from(self).into_raw_fd()
     }
 }
 
-/// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
+/// Returns the kernel socket, for options and addresses. While the stream has a VI, the socket does not carry its
+/// bytes.
 impl AsFd for TcpStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.kernel_socket.as_fd()
     }
 }
 
-/// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
+/// Returns the kernel socket, for options and addresses. While the stream has a VI, the socket does not carry its
+/// bytes.
 impl AsRawFd for TcpStream {
     fn as_raw_fd(&self) -> RawFd {
         self.kernel_socket.as_raw_fd()

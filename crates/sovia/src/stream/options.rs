@@ -1,4 +1,4 @@
-//! Options. The kernel's socket has them; those that a VI keeps to are noted as well.
+//! Options. The kernel socket stores them. The engine also records the options that affect a VI.
 
 use super::TcpStream;
 use crate::engine;
@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 impl TcpStream {
-    /// How long a read waits before it fails with `WouldBlock`; `None`: for ever.
+    /// Sets the time after which a waiting read fails with `WouldBlock`. With `None` a read waits for ever.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::set_read_timeout`].
@@ -18,7 +18,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// How long a write waits before it fails with `WouldBlock`; `None`: for ever.
+    /// Sets the time after which a waiting write fails with `WouldBlock`. With `None` a write waits for ever.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::set_write_timeout`].
@@ -34,7 +34,7 @@ impl TcpStream {
         }
     }
 
-    /// The timeout of reads.
+    /// Returns the timeout of reads.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::read_timeout`].
@@ -42,7 +42,7 @@ impl TcpStream {
         self.kernel_socket.read_timeout()
     }
 
-    /// The timeout of writes.
+    /// Returns the timeout of writes.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::write_timeout`].
@@ -50,8 +50,8 @@ impl TcpStream {
         self.kernel_socket.write_timeout()
     }
 
-    /// Sets TCP_NODELAY: it is for the time on TCP, and for streams whose small messages are
-    /// combined ([`TcpStream::set_protocol`]). Other than by these a VI delays nothing.
+    /// Sets TCP_NODELAY. The option has an effect while the stream is on TCP, and on streams that combine small
+    /// messages ([`TcpStream::set_protocol`]). Otherwise a VI never delays a message.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::set_nodelay`].
@@ -61,7 +61,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// TCP_NODELAY.
+    /// Returns TCP_NODELAY.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::nodelay`].
@@ -77,7 +77,7 @@ impl TcpStream {
         self.kernel_socket.set_ttl(ttl)
     }
 
-    /// IP_TTL.
+    /// Returns IP_TTL.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::ttl`].
@@ -85,7 +85,7 @@ impl TcpStream {
         self.kernel_socket.ttl()
     }
 
-    /// SO_ERROR: how a non-blocking connect went, or what has befallen the connection.
+    /// Returns and clears SO_ERROR: the outcome of a non-blocking connect, or an error of the connection.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::take_error`].
@@ -93,7 +93,7 @@ impl TcpStream {
         self.kernel_socket.take_error()
     }
 
-    /// Whether calls return at once with `WouldBlock` where they would wait.
+    /// Sets whether calls fail with `WouldBlock` instead of waiting.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::set_nonblocking`].

@@ -1,4 +1,4 @@
-// What std's streams do: compiled once with std's types and once with Sovia's.
+// Checks the behaviour of std's streams. The cases are compiled once with std's types and once with Sovia's.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -14,7 +14,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (one, other)
 }
 
-/// A pair whose ends have met, if they are such as do.
+/// Returns a connected pair. The rounds are enough for both ends to get a VI, if the types can have one.
 fn warm() -> (TcpStream, TcpStream) {
     let (mut one, mut other) = pair();
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! The same program with std's types and with Sovia's: what holds for the one holds for the other.
+//! Compiles the same test cases with std's types and with Sovia's, which must behave alike.
 
 mod of_std {
     use std::net::{TcpListener, TcpStream};
