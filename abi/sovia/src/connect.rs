@@ -1,4 +1,4 @@
-//! Connections begin and end.
+//! Creates, connects and accepts sockets.
 
 use crate::is_preloaded;
 use crate::kind::{self, SOCK_VIA, TYPE_MASK};
@@ -30,7 +30,7 @@ pub extern "C" fn sov_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_i
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sov_bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: the caller vouches for the address.
+    // SAFETY: the C caller passes an `address` with `len` readable bytes, as bind(2) requires.
     unsafe { libc::bind(fd, address, len) }
 }
 
@@ -42,7 +42,7 @@ pub extern "C" fn sov_listen(fd: c_int, backlog: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sov_connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: the caller vouches for the address.
+    // SAFETY: the C caller passes an `address` with `len` readable bytes, as connect(2) requires.
     unsafe {
         if is_preloaded() || !kind::is_via(fd) {
             return libc::connect(fd, address, len);
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn sov_accept(
     address: *mut sockaddr,
     len: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller vouches for what the pointers point to.
+    // SAFETY: the C caller passes null or writable memory for the address, as accept(2) requires.
     unsafe {
         let new = if is_preloaded() || !kind::is_via(fd) {
             libc::accept(fd, address, len)
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn sov_accept4(
     len: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller vouches for what the pointers point to.
+    // SAFETY: the C caller passes null or writable memory for the address, as accept4(2) requires.
     unsafe {
         let real = |fd, address, len, flags| libc::accept4(fd, address, len, flags);
         let new = if is_preloaded() || !kind::is_via(fd) {
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn sov_getsockname(
     address: *mut sockaddr,
     len: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller vouches for what the pointers point to.
+    // SAFETY: the C caller passes writable memory for the address, as getsockname(2) requires.
     unsafe { libc::getsockname(fd, address, len) }
 }
 
@@ -109,6 +109,6 @@ pub unsafe extern "C" fn sov_getpeername(
     address: *mut sockaddr,
     len: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller vouches for what the pointers point to.
+    // SAFETY: the C caller passes writable memory for the address, as getpeername(2) requires.
     unsafe { libc::getpeername(fd, address, len) }
 }

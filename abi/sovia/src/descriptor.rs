@@ -1,4 +1,4 @@
-//! Descriptors are duplicated, closed and configured.
+//! Duplicates, closes and configures descriptors.
 
 use crate::{is_preloaded, kind};
 use libc::{c_int, c_ulong};
@@ -57,7 +57,7 @@ pub extern "C" fn sov_dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sov_fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the caller vouches for the argument that goes with the command.
+    // SAFETY: the C caller passes the argument that fcntl(2) requires for `command`.
     let result = unsafe {
         let real = |fd, command, argument: usize| libc::fcntl(fd, command, argument);
         if is_preloaded() {

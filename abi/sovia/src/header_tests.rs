@@ -1,4 +1,4 @@
-//! `sovia.h` and the library have the same values.
+//! Checks that `sovia.h` and the library have the same values.
 
 #[path = "../../testing/commands.rs"]
 mod commands;
@@ -39,7 +39,7 @@ fn own() -> BTreeMap<String, u64> {
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Returns the header's values, as a compiler has them.
+/// Compiles a program that includes the header, and returns the values that the program prints.
 fn told(compiler: &str, standard: &str, ending: &str) -> BTreeMap<String, u64> {
     let lines: String = own()
         .keys()

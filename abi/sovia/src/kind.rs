@@ -1,15 +1,15 @@
-//! Which descriptors are SOCK_VIA's: one bit for each number.
+//! Bitmap of the descriptors that are sockets of type SOCK_VIA.
 //!
-//! The engine knows connections only. That a socket is to become one, or that a listener's are to
-//! be, is known here.
+//! The engine knows only connections. This bitmap also has sockets that are not connected yet, and listeners, whose
+//! accepted sockets are of the listener's type.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::c_int;
 use sovia_sockets::table::FDS;
 
-/// SOCK_VIA in `sovia.h`. The kernel has no such type, so a plain `socket` refuses it.
+/// SOCK_VIA in `sovia.h`. The kernel has no such type, so plain `socket(2)` refuses the value.
 pub const SOCK_VIA: c_int = 12;
-/// The bits of `socket`'s type that are a type; the others are flags.
+/// Mask of the bits of `socket`'s type argument that hold the type. The other bits are flags.
 pub const TYPE_MASK: c_int = 0xf;
 
 static BITS: [AtomicU64; FDS / 64] = [const { AtomicU64::new(0) }; FDS / 64];
@@ -19,13 +19,13 @@ fn place(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
     Some((BITS.get(fd / 64)?, 1 << (fd % 64)))
 }
 
-/// Whether `fd` is a socket of type SOCK_VIA.
+/// Returns true if `fd` is a socket of type SOCK_VIA.
 #[inline]
 pub fn is_via(fd: c_int) -> bool {
     place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Says that it is, or is not.
+/// Sets or clears the type SOCK_VIA of `fd`.
 pub fn set(fd: c_int, via: bool) {
     if let Some((word, bit)) = place(fd) {
         if via {
@@ -36,7 +36,7 @@ pub fn set(fd: c_int, via: bool) {
     }
 }
 
-/// `to` has become what `from` is.
+/// Gives `to` the type of `from`.
 pub fn copy(from: c_int, to: c_int) {
     set(to, is_via(from));
 }

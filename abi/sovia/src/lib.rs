@@ -1,18 +1,17 @@
-//! libsovia: SOVIA's sockets for programs that are written for them. `include/sovia.h` has the
-//! functions; `sov_socket(AF_INET, SOCK_VIA, 0)` makes a stream socket that runs over a VI wherever
-//! the other end speaks Sovia too, and over TCP wherever it does not.
+//! libsovia: SOVIA's sockets for programs that are written for Sovia. `include/sovia.h` declares the functions.
+//! `sov_socket(AF_INET, SOCK_VIA, 0)` makes a stream socket. The socket runs over a VI if the other end also speaks
+//! Sovia, and over TCP otherwise.
 //!
-//! One function of C is one short function here; [`sovia_calls`] does the decoding, for the
-//! preloaded library as well. Nothing of libc's is replaced: a program that wants a call of its own
-//! to reach a SOCK_VIA socket writes `sov_` before it, and every other descriptor may be passed to
-//! these calls too.
+//! Each C function is one short function here. [`sovia_calls`] decodes arguments, also for the preloaded library.
+//! libsovia replaces no symbol of libc. To use a SOCK_VIA socket, a program calls the function whose name begins with
+//! `sov_`. These functions accept every other descriptor too.
 //!
-//! - [`kind`]: which descriptors are SOCK_VIA's;
-//! - [`connect`], [`transfer`], [`descriptor`], [`wait`]: the calls, by what they are for;
+//! - [`kind`]: the descriptors that are SOCK_VIA sockets;
+//! - [`connect`], [`transfer`], [`descriptor`], [`wait`]: the calls, by purpose;
 //! - [`option`]: SOL_SOVIA; [`zero_copy`]: lent buffers; [`stdio`]: libc's streams.
 //!
-//! In a process that runs under `sovia run` the preloaded library's engine serves all code in it
-//! ([`sovia_sockets::native`]): these functions then call libc's names.
+//! In a process under `sovia run`, the preloaded library's engine serves all code ([`sovia_sockets::native`]). These
+//! functions then call libc's names.
 
 #![allow(missing_docs, reason = "the functions are documented in sovia.h")]
 #![allow(
@@ -23,19 +22,19 @@
 
 use sovia_sockets::native;
 
-/// Whether libc's names reach an engine already: then it is the one.
+/// Returns true if the preloaded library's engine serves this process. libc's names then reach that engine.
 #[inline]
 pub(crate) fn is_preloaded() -> bool {
     !native::is_own() && !matches!(native::engine(), native::Engine::Own)
 }
 
-/// Exports functions that do what a call of libc does, on the descriptors of SOCK_VIA as well.
+/// Exports functions that do what the libc call of the same name does, also for SOCK_VIA sockets.
 macro_rules! natives {
     ($(fn $name:ident = $real:path, $call:path, ($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)*) => {
         $(
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-                // SAFETY: the caller vouches for the arguments as for libc's own function.
+                // SAFETY: the C caller passes arguments that are valid for libc's function of the same name.
                 unsafe {
                     if crate::is_preloaded() {
                         return $real($($arg),*);

@@ -1,4 +1,4 @@
-//! Options, and what SOL_SOVIA tells of a stream.
+//! Options, and the information about a stream at level SOL_SOVIA.
 
 use crate::is_preloaded;
 use crate::kind::{self, SOCK_VIA};
@@ -10,23 +10,23 @@ use sovia_calls::sockets as calls;
 use sovia_control::Reason;
 use sovia_sockets::native::{self, Info};
 
-/// The level of Sovia's own options.
+/// Level of Sovia's own options.
 pub const SOL_SOVIA: c_int = 0x53_4f56;
-/// int, to read: 1 if the stream has a VI.
+/// `int`, read-only: 1 if the stream has a VI.
 pub const SOV_ON_VIA: c_int = 1;
-/// int, to read: why the stream is on TCP for good; 0 if it is not.
+/// `int`, read-only: the reason why the stream stays on TCP for good; 0 if there is none.
 pub const SOV_REASON: c_int = 2;
-/// `struct sov_info`, to read.
+/// `struct sov_info`, read-only.
 pub const SOV_INFO: c_int = 3;
-/// int: 1 for SOCK_VIA; 0 takes the stream to TCP for good.
+/// `int`: 1 makes the socket a SOCK_VIA socket; 0 moves the stream to TCP for good.
 pub const SOV_ACCELERATE: c_int = 4;
 
-/// Text, to set: what the stream does of the papers' protocol.
+/// Text, write-only: the stream's configuration of the papers' protocol.
 pub const SOV_PROTOCOL: c_int = 5;
-/// No sensible text is longer.
+/// Longest text that SOV_PROTOCOL accepts, in bytes.
 const TEXT_MAX: usize = 1024;
 
-/// Whether a descriptor is a socket at all: a call on SOL_SOVIA must say so as another level would.
+/// Fails with the error of `getsockopt` if `fd` is not a socket.
 fn check_socket(fd: c_int) -> Result<(), c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as socklen_t;
@@ -37,12 +37,12 @@ fn check_socket(fd: c_int) -> Result<(), c_int> {
     if result == 0 { Ok(()) } else { Err(sovia_calls::errno()) }
 }
 
-/// Copies a value out as `getsockopt` does: cut to the room there is.
+/// Copies `value` out like `getsockopt`: cut to the length that `*len` gives.
 unsafe fn put<T>(value: &T, out: *mut c_void, len: *mut socklen_t) -> Result<usize, c_int> {
     if is_bad(len) || is_bad(out) {
         return Err(libc::EFAULT);
     }
-    // SAFETY: the caller vouches for `len`, and for `out` as far as `len` says.
+    // SAFETY: the C caller passes a valid `len`, and an `out` with `*len` writable bytes.
     unsafe {
         let room = *len as usize;
         let n = room.min(size_of::<T>());
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn sov_getsockopt(
     len: *mut socklen_t,
 ) -> c_int {
     if level != SOL_SOVIA {
-        // SAFETY: the caller vouches for the pointers.
+        // SAFETY: the C caller passes pointers that are valid for getsockopt(2).
         let result = unsafe {
             let real = |fd, level, name, value, len| libc::getsockopt(fd, level, name, value, len);
             if is_preloaded() {
@@ -71,14 +71,14 @@ pub unsafe extern "C" fn sov_getsockopt(
             }
         };
         if result == 0 && level == libc::SOL_SOCKET && name == libc::SO_TYPE && kind::is_via(fd) {
-            // SAFETY: the kernel has just written there as much as `len` says now.
+            // SAFETY: the kernel has just written `*len` bytes to `value`, so both pointers are valid.
             let _ = unsafe { put(&SOCK_VIA, value, len) };
         }
         return result;
     }
     let answer = check_socket(fd).and_then(|()| {
         let info = native::info_here(fd);
-        // SAFETY: the caller vouches for the pointers.
+        // SAFETY: the C caller passes a valid `len`, and a `value` with `*len` writable bytes.
         unsafe {
             match name {
                 SOV_ON_VIA => put(&c_int::from(info.is_accelerated()), value, len),
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn sov_getsockopt(
     finish(answer) as c_int
 }
 
-/// Whether the stream has a VI, or may come to have one.
+/// Returns true if the stream has a VI or may still get one.
 fn is_accelerating(fd: c_int, info: &Info) -> bool {
     kind::is_via(fd) && info.state != native::State::Tcp as u32
 }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn sov_setsockopt(
                     return Err(libc::EFAULT);
                 }
                 let len = (len as usize).min(TEXT_MAX);
-                // SAFETY: the caller vouches for `value` as far as `len` says.
+                // SAFETY: the C caller passes a `value` with `len` readable bytes.
                 let text = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), len) };
                 let end = text.iter().position(|&byte| byte == 0).unwrap_or(len);
                 return native::choose_here(fd, &text[..end]).map(|()| 0);
@@ -124,7 +124,8 @@ pub unsafe extern "C" fn sov_setsockopt(
                 return Err(libc::EFAULT);
             }
             let mut number = MaybeUninit::<c_int>::uninit();
-            // SAFETY: the caller vouches for `value` as far as `len` says.
+            // SAFETY: the C caller passes a `value` with `len` readable bytes, and `len` is at least the size of an
+            // `int`.
             let number = unsafe {
                 number.as_mut_ptr().copy_from_nonoverlapping(value.cast(), 1);
                 number.assume_init()
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn sov_setsockopt(
         });
         return finish(answer) as c_int;
     }
-    // SAFETY: the caller vouches for the value.
+    // SAFETY: the C caller passes a `value` with `len` readable bytes, as setsockopt(2) requires.
     unsafe {
         let real = |fd, level, name, value, len| libc::setsockopt(fd, level, name, value, len);
         if is_preloaded() {
@@ -149,7 +150,7 @@ fn set(fd: c_int, name: c_int, number: c_int) -> Result<usize, c_int> {
             kind::set(fd, false);
             native::to_tcp_here(fd)?;
         }
-        // Only a socket that is not connected can still become SOCK_VIA's.
+        // Only a socket that is not connected can still become a SOCK_VIA socket.
         (SOV_ACCELERATE, _) => {
             if !kind::is_via(fd) {
                 if peer_is_known(fd) {
@@ -167,7 +168,7 @@ fn set(fd: c_int, name: c_int, number: c_int) -> Result<usize, c_int> {
 fn peer_is_known(fd: c_int) -> bool {
     let mut address = MaybeUninit::<libc::sockaddr_storage>::uninit();
     let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
-    // SAFETY: both pointers are to live locals, and `len` is the address's room.
+    // SAFETY: both pointers are to live locals, and `len` is the size of the address's storage.
     unsafe { libc::getpeername(fd, address.as_mut_ptr().cast(), &mut len) == 0 }
 }
 
@@ -208,7 +209,7 @@ sentences! {
     NoThread NeverConnected Relayed RetreatPeer HalfClosed UnknownLibc OwnerUnknown NoAgent PacketFilter NoFilterAgent SwitchedOff NoNic NicGone BrokenOff
 }
 
-/// What a value of SOV_REASON means, as a sentence; null for one that means nothing.
+/// Returns a sentence for a value of SOV_REASON; null for an unknown value.
 #[unsafe(no_mangle)]
 pub extern "C" fn sov_strreason(reason: c_int) -> *const c_char {
     let number = u32::try_from(reason).ok().and_then(|n| n.checked_sub(1));

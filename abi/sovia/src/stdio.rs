@@ -1,5 +1,7 @@
-//! Streams of libc's over SOCK_VIA sockets. libc's own are tables of functions that call the kernel, so these are such as
-//! `fopencookie` makes: they call the functions here, and the cookie is the descriptor.
+//! libc's streams (`FILE`) over SOCK_VIA sockets.
+//!
+//! libc's own streams call the kernel through a table of functions. So the streams here come from `fopencookie`. They
+//! call the functions of this module, and the cookie is the descriptor.
 
 use crate::descriptor::sov_close;
 use crate::transfer::{sov_read, sov_write};
@@ -20,9 +22,10 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
 }
 
-/// Where a `FILE` has its `_fileno`: `bits/types/struct_FILE.h` shows it to programs, so it stays there.
+/// Offset of `_fileno` in a `FILE`. `bits/types/struct_FILE.h` shows the field to programs, so its offset cannot
+/// change.
 const FILENO: usize = 112;
-/// What it is in a stream of `fopencookie`'s.
+/// Value of `_fileno` in a stream that `fopencookie` has made.
 const NO_FILE: c_int = -2;
 
 fn descriptor(cookie: *mut c_void) -> c_int {
@@ -30,25 +33,25 @@ fn descriptor(cookie: *mut c_void) -> c_int {
 }
 
 unsafe extern "C" fn read(cookie: *mut c_void, buffer: *mut c_char, len: size_t) -> ssize_t {
-    // SAFETY: libc's buffer has room for that.
+    // SAFETY: libc passes a buffer with room for `len` bytes.
     unsafe { sov_read(descriptor(cookie), buffer.cast(), len) }
 }
 
-/// Writes all, as libc's own streams do, unless there is an error.
+/// Writes all bytes, like libc's own streams, unless there is an error.
 unsafe extern "C" fn write(cookie: *mut c_void, buffer: *const c_char, len: size_t) -> ssize_t {
     let mut done = 0;
     while done < len {
-        // SAFETY: the rest of libc's buffer.
+        // SAFETY: the pointer and the length describe the unwritten rest of libc's buffer.
         match unsafe { sov_write(descriptor(cookie), buffer.add(done).cast(), len - done) } {
             count @ 1.. => done += count.cast_unsigned(),
-            // libc takes it for an error that less is written than was asked for.
+            // libc treats a short write as an error.
             _ => break,
         }
     }
     done.cast_signed()
 }
 
-/// By this errno libc knows what has no position.
+/// Fails with ESPIPE, by which libc recognizes a stream without a position.
 unsafe extern "C" fn seek(_: *mut c_void, _: *mut off64_t, _: c_int) -> c_int {
     set_errno(libc::ESPIPE);
     -1
@@ -60,7 +63,8 @@ unsafe extern "C" fn close(cookie: *mut c_void) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sov_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller vouches for the mode; the functions take what libc gives them.
+    // SAFETY: the C caller passes a mode that is a C string. libc calls the functions with its own buffers and this
+    // cookie.
     let file = unsafe {
         if is_preloaded() || !kind::is_via(fd) {
             return libc::fdopen(fd, mode);
@@ -69,7 +73,8 @@ pub unsafe extern "C" fn sov_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE
         fopencookie(cookie, mode, Functions { read, write, seek, close })
     };
     if !file.is_null() {
-        // SAFETY: a field of a fresh stream, which no other thread has yet. `fileno` reads it.
+        // SAFETY: `FILENO` is the offset of an `int` in a `FILE`, and no other thread has this new stream yet. `fileno`
+        // reads this field.
         unsafe {
             let place = file.byte_add(FILENO).cast::<c_int>();
             if *place == NO_FILE {

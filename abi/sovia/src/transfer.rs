@@ -1,4 +1,4 @@
-//! Bytes.
+//! Sends and receives bytes.
 
 use libc::{
     c_int, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
@@ -40,7 +40,6 @@ natives! {
          len: size_t, flags: u32) -> ssize_t;
 }
 
-/// Some calls are others once their arguments have been looked at.
 unsafe fn recvfrom(
     real: impl Fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t,
     fd: c_int,
@@ -50,7 +49,7 @@ unsafe fn recvfrom(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: the C caller passes arguments that are valid for recvfrom(2).
     unsafe {
         let recv = |fd, buf, len, flags| sov_recv(fd, buf, len, flags);
         receive::recvfrom(real, recv, fd, buf, len, flags, from, from_len)
@@ -65,7 +64,7 @@ unsafe fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: the C caller passes arguments that are valid for recvmmsg(2).
     unsafe {
         let recvmsg = |fd, msg, flags| sov_recvmsg(fd, msg, flags);
         receive::recvmmsg(real, recvmsg, fd, list, count, flags, timeout)
@@ -81,7 +80,7 @@ unsafe fn sendto(
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: the C caller passes arguments that are valid for sendto(2).
     unsafe {
         let send = |fd, buf, len, flags| sov_send(fd, buf, len, flags);
         send::sendto(real, send, fd, buf, len, flags, to, to_len)
@@ -95,7 +94,7 @@ unsafe fn sendmmsg(
     count: u32,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: the C caller passes arguments that are valid for sendmmsg(2).
     unsafe {
         let sendmsg = |fd, msg, flags| sov_sendmsg(fd, msg, flags);
         send::sendmmsg(real, sendmsg, fd, list, count, flags)

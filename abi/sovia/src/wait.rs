@@ -29,7 +29,7 @@ natives! {
          mask: *const sigset_t) -> c_int;
 }
 
-/// glibc has it since 2.35 only.
+/// Makes the system call itself, because glibc has the function only since version 2.35.
 unsafe fn epoll_pwait2(
     epfd: c_int,
     events: *mut epoll_event,
@@ -37,7 +37,7 @@ unsafe fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller vouches for the arguments; a kernel's signal set has 8 bytes.
+    // SAFETY: the C caller passes arguments that are valid for epoll_pwait2(2). The kernel's signal set has 8 bytes.
     unsafe { libc::syscall(libc::SYS_epoll_pwait2, epfd, events, max, timeout, mask, 8) as c_int }
 }
 
@@ -61,20 +61,21 @@ pub unsafe extern "C" fn sov_epoll_ctl(
     event: *mut epoll_event,
 ) -> c_int {
     let real = |epfd, op, fd, event| {
-        // SAFETY: the caller vouches for the event.
+        // SAFETY: the C caller passes an event that is valid for epoll_ctl(2).
         unsafe { libc::epoll_ctl(epfd, op, fd, event) }
     };
-    // A socket that is not followed yet is watched from here on only if it is SOCK_VIA's.
+    // Sovia begins to follow a socket here only if it is of type SOCK_VIA.
     let foreign = matches!(table::get(fd), Entry::Foreign) && !kind::is_via(fd);
     if is_preloaded() || foreign {
         return real(epfd, op, fd, event);
     }
-    // An instance that `epoll_create1` made knows of the kernel's bytes only.
+    // An epoll instance that libc's `epoll_create1` made sees only the kernel's bytes. So the connection falls back to
+    // TCP.
     if !matches!(table::get(epfd), Entry::Epoll(_))
         && let Some(at) = table::conn(fd)
     {
         fallback::now(fd, at, Cause::Call);
     }
-    // SAFETY: as above.
+    // SAFETY: the C caller passes an event that is valid for epoll_ctl(2).
     unsafe { calls::epoll_ctl(real, epfd, op, fd, event) }
 }

@@ -1,7 +1,7 @@
-//! Buffers that are lent: [`sovia_sockets::loan`] for C, which has pointers only.
+//! Lent buffers: [`sovia_sockets::loan`] for C, which has only pointers.
 //!
-//! What is out is kept in a table of fixed size, found by its pointer: whatever a program passes, it is
-//! looked up and never followed. A slot's state says which thread may touch the loan in it.
+//! A table of fixed size holds all buffers that are lent out. A program's pointer is looked up in the table and never
+//! dereferenced. A slot's state says which thread may use the loan in the slot.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -11,21 +11,22 @@ use sovia_sockets::loan::Loan;
 use sovia_sockets::native;
 use std::sync::OnceLock;
 
-/// Buffers that can be out at a time, in one process; twice as many slots, so that one is near.
+/// Largest number of buffers that a process can have on loan at a time. There are twice as many slots, so that a search
+/// finds a free slot nearby.
 const MOST: usize = 4096;
 const SLOTS: usize = 2 * MOST;
-/// Slots in which a loan is looked for first, from its pointer's own on.
+/// Number of slots that a search checks first, beginning at the home slot of the loan's pointer.
 const WINDOW: usize = 64;
 
-/// Buffers that are out, or may be in a moment.
+/// Number of slots in use or reserved.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
-/// A loan had to be put outside its window: from then on all slots are looked at.
+/// Set once a loan had to be put outside its window. From then on a search checks all slots.
 static SPILT: AtomicBool = AtomicBool::new(false);
-/// Where the next loan goes whose place does not matter.
+/// Slot for the next loan that can be in any slot.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 const FREE: u32 = 0;
-/// A thread is at work on the loan.
+/// State of a slot whose loan a thread is using.
 const BUSY: u32 = 1;
 const OUT: u32 = 2;
 
@@ -41,7 +42,7 @@ impl Slot {
     }
 }
 
-// SAFETY: only the thread that has made the state BUSY touches the loan.
+// SAFETY: only the thread that has changed the state to BUSY touches the loan.
 unsafe impl Sync for Slot {}
 
 fn slots() -> &'static [Slot] {
@@ -56,10 +57,10 @@ fn slots() -> &'static [Slot] {
     })
 }
 
-/// The slot from which on a loan with that pointer is put, and looked for.
+/// Returns the slot where the search for a loan with this pointer begins.
 fn home(pointer: usize) -> usize {
     let slots = slots();
-    // A loan without memory of its own is in its slot, and so is its pointer.
+    // A small loan has no memory of its own. Its bytes, and so its pointer, are in its slot.
     let offset = pointer.wrapping_sub(slots.as_ptr() as usize);
     if offset < size_of_val(slots) {
         return offset / size_of::<Slot>();
@@ -71,7 +72,8 @@ fn from(first: usize, count: usize) -> impl Iterator<Item = &'static Slot> {
     (first..first + count).map(move |i| &slots()[i % SLOTS])
 }
 
-/// Room for one more loan, until dropped; a loan that is kept has it until its slot is free again.
+/// Reservation of room for one more loan. Dropping the reservation frees the room. A kept loan holds the room until its
+/// slot is free again.
 struct Room;
 
 impl Room {
@@ -80,7 +82,7 @@ impl Room {
         if TAKEN.fetch_add(1, Ordering::AcqRel) < MOST { Ok(room) } else { Err(libc::ENOBUFS) }
     }
 
-    /// Keeps a loan, and says where its bytes are.
+    /// Stores a loan in the table, and returns the address of its bytes.
     fn keep(self, loan: Loan) -> *mut c_void {
         let first = match loan.is_small() {
             true => NEXT.fetch_add(1, Ordering::Relaxed),
@@ -89,7 +91,7 @@ impl Room {
         let near = from(first, WINDOW).find(|slot| slot.take());
         let slot = near.unwrap_or_else(|| {
             SPILT.fetch_or(!loan.is_small(), Ordering::AcqRel);
-            // Half of all slots are free.
+            // This loop ends, because at least half of all slots are free.
             loop {
                 if let Some(slot) = from(first, SLOTS).find(|slot| slot.take()) {
                     break slot;
@@ -112,11 +114,11 @@ impl Drop for Room {
     }
 }
 
-/// A loan that no other thread can touch meanwhile.
+/// A loan that this thread has locked against other threads.
 struct Held(&'static Slot);
 
 impl Held {
-    /// The loan that has this pointer, if it is this process's.
+    /// Locks the loan with this pointer. Returns `None` if this process has no such loan.
     fn of(pointer: *const c_void) -> Option<Held> {
         let pointer = pointer as usize;
         let count = if SPILT.load(Ordering::Acquire) { SLOTS } else { WINDOW };
@@ -127,7 +129,7 @@ impl Held {
             let mine = slot.state.compare_exchange(OUT, BUSY, Ordering::AcqRel, Ordering::Relaxed);
             mine.ok()?;
             let mut held = Held(slot);
-            // It may have come to be another's since the look.
+            // Another loan may have taken the slot since the first check.
             if slot.pointer.load(Ordering::Acquire) == pointer && native::is_ours_here(held.loan())
             {
                 return Some(held);
@@ -138,16 +140,16 @@ impl Held {
     }
 
     fn loan(&mut self) -> &mut Loan {
-        // SAFETY: the thread that has made the state BUSY is alone with the loan.
+        // SAFETY: the thread that has changed the state to BUSY has exclusive access to the loan.
         unsafe { &mut *self.0.loan.get() }
     }
 
-    /// Lets go of the loan, which stays out.
+    /// Unlocks the loan, which stays on loan.
     fn leave(self) {
         self.0.state.store(OUT, Ordering::Release);
     }
 
-    /// The loan is spent, and the slot free.
+    /// Frees the slot after the loan has been returned.
     fn free(self) {
         self.0.state.store(FREE, Ordering::Release);
         drop(Room);
@@ -187,7 +189,7 @@ pub unsafe extern "C" fn sov_borrow(
     if is_bad(buffer) {
         return finish(Err(libc::EFAULT));
     }
-    // Nothing is received for which there is no room.
+    // Reserves the room first: bytes must not be received if no slot can hold them.
     let borrowed = Room::reserve().and_then(|room| {
         let mut loan = native::borrow_here(fd, flags)?;
         let n = loan.len();
@@ -201,7 +203,7 @@ pub unsafe extern "C" fn sov_borrow(
         Ok((memory, n)) => (memory, Ok(n)),
         Err(e) => (core::ptr::null_mut(), Err(e)),
     };
-    // SAFETY: the caller vouches for the place of the pointer.
+    // SAFETY: the C caller passes a `buffer` to which a pointer can be written.
     unsafe { *buffer = memory };
     finish(outcome)
 }
@@ -214,7 +216,8 @@ pub extern "C" fn sov_return(buffer: *const c_void) -> c_int {
     0
 }
 
-/// Whether a buffer lies where nothing needs to be copied: 1, 0, or -1 if it is not out.
+/// Returns 1 if the buffer is in shared memory, so that no byte needs to be copied; 0 if not; -1 if the buffer is not
+/// on loan.
 #[unsafe(no_mangle)]
 pub extern "C" fn sov_in_place(buffer: *const c_void) -> c_int {
     let Some(mut held) = Held::of(buffer) else { return finish(Err(libc::EINVAL)) as c_int };

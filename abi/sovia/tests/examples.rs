@@ -1,4 +1,4 @@
-//! The examples: compiled as the guide says, and run.
+//! Compiles the examples as the guide says, and runs them.
 
 use crate::common::{Server, compiled, program, run, skipped, sovia, watched};
 use std::io::{Read, Write};
@@ -25,13 +25,13 @@ fn the_same_in_cpp_and_linked_statically() {
     let server = Server::start(Command::new(&built_in).arg("server"));
     assert_eq!(client(&shared, &server.place), "10000 round trips over a VI\n");
     if !skipped("the_same_in_cpp_and_linked_statically", "g++") {
-        // `void *` is not converted in C++: the echo has none.
+        // C++ does not convert `void *` implicitly, but echo.c uses no such conversion.
         let cpp = compiled("examples/echo.c", "g++", "c++17", "so");
         assert_eq!(client(&cpp, &server.place), "10000 round trips over a VI\n");
     }
 }
 
-/// Each end in each of three ways: libsovia alone, under `sovia run`, and both at once.
+/// Runs each end in three ways: with libsovia alone, under `sovia run`, and both.
 #[test]
 fn under_sovia_run_the_one_engine_serves() {
     let Some(sovia) = sovia("under_sovia_run_the_one_engine_serves") else { return };
@@ -47,7 +47,7 @@ fn under_sovia_run_the_one_engine_serves() {
         assert_eq!(client(&echo, &server.place), "10000 round trips over a VI\n");
         let output = under("client").arg(&server.place).output().expect("a program that runs");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "10000 round trips over a VI\n");
-        // Counted once: there is one engine.
+        // One engine serves the process, so the connection is counted once.
         let summary = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(summary.contains("accelerated: 1 end"), "{summary}");
     }
@@ -89,7 +89,7 @@ fn messages_are_not_copied_under_sovia_run_either() {
     assert_eq!(run(&mut again), "2000 messages arrived, some in place\n");
 }
 
-/// A real Redis, which knows nothing of all this, with and without `sovia run`.
+/// Connects to a real Redis server, which does not know of Sovia, with and without `sovia run`.
 #[test]
 fn a_client_of_redis() {
     if skipped("a_client_of_redis", "redis-server") {

@@ -1,5 +1,5 @@
-//! The Go module over libsovia: its tests, those that golang.org/x/net has for every connection, and its example, under Go's race
-//! detector.
+//! Runs the tests of the Go module over libsovia under Go's race detector. Also golang.org/x/net's tests for
+//! connections, and the module's example.
 
 use crate::common::{Server, folder, here, include, library, run, skipped};
 use std::fs;
@@ -8,12 +8,13 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The folder of the module.
+/// Returns the Go module's folder.
 fn module() -> PathBuf {
     here().join("../../lang/go")
 }
 
-/// `go` with these words, in that folder: libsovia is what is tested here, found as programs find it.
+/// Returns the command `go` with these arguments, to run in the folder `place`. The command finds the built libsovia
+/// through pkg-config, like a user's program.
 fn go(place: &str, words: &[&str]) -> Command {
     let library = library();
     let libraries = library.parent().expect("a library lies in a folder");
@@ -28,7 +29,7 @@ fn go(place: &str, words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "600", "go"]).args(words).current_dir(module().join(place));
     command.env("PKG_CONFIG_PATH", described).env("LD_LIBRARY_PATH", libraries);
-    // Go's cache does not look at what pkg-config says, but at this.
+    // Go's build cache ignores the output of pkg-config, but not this variable.
     command.env("CGO_LDFLAGS", format!("-L{}", libraries.display()));
     command
 }
@@ -53,7 +54,7 @@ fn connections_are_what_nettest_asks_of_them() {
     if skipped(name, "go") {
         return;
     }
-    // From the module's proxy, or from the cache.
+    // Downloads golang.org/x/net from the module proxy, or takes it from the cache.
     let got = go("conformance", &["mod", "download"]).output().expect("go runs");
     if !got.status.success() {
         println!("SKIPPED: {name}: golang.org/x/net cannot be had: {}", said(&got).trim());
@@ -75,7 +76,7 @@ fn a_web_server_needs_one_line() {
     }
     let program = folder().join("go-web");
     let path = program.to_str().expect("a path that is text");
-    // Built as the tests are, so that nothing of Go is compiled a second time.
+    // Built with the tests' flags, so that Go compiles nothing a second time.
     run(&mut go(".", &["build", "-race", "-o", path, "./examples/web"]));
     let libraries = library();
     let libraries = libraries.parent().expect("a library lies in a folder");

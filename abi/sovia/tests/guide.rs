@@ -1,9 +1,9 @@
-//! Checks that the examples of docs/develop/sockets.md are the ones that are compiled and run.
+//! Checks that the tests compile and run the same examples that docs/develop/sockets.md shows.
 
 use crate::common::here;
 use std::fs;
 
-/// Lines without their indentation.
+/// Returns the lines of a text without their indentation.
 fn bare(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
 }
@@ -21,7 +21,7 @@ fn its_examples_are_those_that_run() {
         assert!(bare(&source).contains(&bare(block)), "not in {file}:\n{block}");
         count += 1;
     }
-    // Every block of code is one of those.
+    // Each code block of the guide must be one of the examples above.
     let blocks = ["c", "rust", "go"].map(|it| guide.matches(&format!("\n```{it}\n")).count());
     assert_eq!(blocks.iter().sum::<usize>(), count);
     assert!(count > 8);

@@ -1,11 +1,11 @@
-//! `sovia.h` and the library declare the same.
+//! Checks that `sovia.h` and the library declare the same names.
 
 use std::fs;
 use std::process::Command;
 
 use crate::common::{here, include, library, run, skipped};
 
-/// Names that begin with `sov_`, followed by `end`.
+/// Returns the names in `text` that begin with `sov_` and are followed by `end`.
 fn names(text: &str, end: char) -> Vec<String> {
     let mut names: Vec<String> = text
         .split(|c: char| !(c.is_alphanumeric() || c == '_' || c == end))
@@ -17,7 +17,7 @@ fn names(text: &str, end: char) -> Vec<String> {
     names
 }
 
-/// A header without its comments.
+/// Returns a header's text without comments.
 fn code(text: &str) -> String {
     let parts = text.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, rest)| rest));
     parts.collect()

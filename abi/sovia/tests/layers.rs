@@ -1,4 +1,4 @@
-//! The native interface in C.
+//! Checks the order of libsovia's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =

@@ -1,4 +1,4 @@
-//! C programs that hold both ends: every kind of descriptor, every option, every misuse of a buffer.
+//! Runs C programs that hold both ends. They use every kind of descriptor, every option and every misuse of a buffer.
 
 use crate::common::{program, run, sovia, watched};
 use std::process::Command;
@@ -21,7 +21,7 @@ fn buffers() {
 fn buffers_under_sovia_run() {
     let Some(sovia) = sovia("buffers_under_sovia_run") else { return };
     let program = program("tests/c/loans.c");
-    // Every stream is accelerated there, whatever its type.
+    // Under `sovia run`, every stream is accelerated, whatever its type.
     let mut under = Command::new("timeout");
     under.args(["--kill-after=5", "60"]).arg(sovia).args(["run", "--"]).arg(program).arg("under");
     assert_eq!(run(&mut under), "as it should be\n");

@@ -1,4 +1,4 @@
-//! Building C programs against the library, and running them.
+//! Builds C programs against the library, and runs them.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -22,14 +22,14 @@ const LIBRARY: &str = "libsovia";
 const ARCHIVE: &str = "libsovia_c";
 const VARIABLE: &str = "SOVIA_LIB";
 
-/// Compiles a C program of this crate, with `-lsovia`.
+/// Compiles a C program of this crate with `-lsovia`, and returns its path.
 pub(crate) fn program(source: &str) -> PathBuf {
     compiled(source, "cc", "c99", "so")
 }
 
-/// The same in a language of that name; `so` or `a` says how it is linked.
+/// Compiles a program with the given compiler and language standard. `how` is `so` or `a`, the kind of library to link.
 pub(crate) fn compiled(source: &str, compiler: &str, standard: &str, how: &str) -> PathBuf {
-    // Each once: other tests may be running it.
+    // Compiles each program only once: other tests may be running it.
     static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let library = library();
     let name = Path::new(source).file_stem().expect("a source has a name").to_string_lossy();
@@ -66,18 +66,18 @@ pub(crate) fn watched(program: &Path) -> Command {
     command
 }
 
-/// A server that goes away with its value.
+/// A server process, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// What it printed first: where it listens.
+    /// First line that the server printed: its address.
     pub(crate) place: String,
 }
 
 impl Server {
     pub(crate) fn start(command: &mut Command) -> Server {
-        // A group of its own: it goes with everything that it has started.
+        // The server gets a process group of its own, so that a kill reaches all processes that it started.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a program that is there");
         let mut output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
@@ -89,13 +89,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SAFETY: takes numbers only; the group was made for this child.
+        // SAFETY: takes numbers only. `start` made this process group for the child alone.
         unsafe { libc::kill(-self.child.id().cast_signed(), libc::SIGKILL) };
         let _ = self.child.wait();
     }
 }
 
-/// `sovia`, if it has been built.
+/// Returns the path of `sovia` if it has been built. Prints a line about the skipped test if not.
 pub(crate) fn sovia(test: &str) -> Option<PathBuf> {
     let built = here().join("../../target/release/sovia");
     let sovia = env::var_os("SOVIA_BIN").map_or(built, PathBuf::from);
