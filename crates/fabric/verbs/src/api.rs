@@ -1,27 +1,27 @@
-//! Loading the two libraries.
+//! Loads the two libraries.
 
 use crate::sys::*;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::sync::OnceLock;
 
-/// Why something with a NIC for RDMA does not work.
+/// Error of a call about an RDMA NIC.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A library is not there, or too old.
+    /// A library is missing or too old.
     #[error("{0}; RDMA needs rdma-core (Debian: libibverbs1, librdmacm1, ibverbs-providers)")]
     Library(String),
-    /// A call of theirs has failed.
+    /// A call of a library has failed.
     #[error("{call}: {source}{}", hint(.call, .source))]
     Call {
-        /// Which.
+        /// Name of the function.
         call: &'static str,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// What helps, where that is known.
+/// Returns a hint for the user, if the likely cause of the error is known.
 fn hint(call: &str, error: &io::Error) -> &'static str {
     match (call, error.raw_os_error()) {
         ("rdma_create_event_channel", Some(libc::ENOENT | libc::ENODEV)) => {
@@ -41,17 +41,17 @@ fn hint(call: &str, error: &io::Error) -> &'static str {
 }
 
 impl Error {
-    /// The operating system's last error, of that call.
+    /// Makes an error from errno, for the function `call`.
     pub(crate) fn last(call: &'static str) -> Error {
         Error::Call { call, source: io::Error::last_os_error() }
     }
 
-    /// The error that a call has returned as a number.
+    /// Makes an error from the number that the function `call` has returned.
     pub(crate) fn returned(call: &'static str, errno: c_int) -> Error {
         Error::Call { call, source: io::Error::from_raw_os_error(errno) }
     }
 
-    /// The operating system's number for it.
+    /// Returns the operating system's error number; `None` if the error has none.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::Library(_) => None,
@@ -60,12 +60,12 @@ impl Error {
     }
 }
 
-/// What a call says that returns 0, or -1 and sets errno.
+/// Converts the result of a function that returns 0, or -1 with errno set.
 pub(crate) fn done(call: &'static str, result: c_int) -> Result<(), Error> {
     if result == 0 { Ok(()) } else { Err(Error::last(call)) }
 }
 
-/// What a call says that returns 0 or an error's number.
+/// Converts the result of a function that returns 0 or an error number.
 pub(crate) fn number(call: &'static str, result: c_int) -> Result<(), Error> {
     match result {
         0 => Ok(()),
@@ -78,7 +78,7 @@ type In = *mut c_void;
 
 macro_rules! functions {
     ($($library:literal: $(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*)*) => {
-        /// The libraries' functions.
+        /// Functions of the two libraries.
         #[derive(Debug, Clone, Copy)]
         #[expect(missing_docs, reason = "the names are rdma-core's own")]
         pub struct Api { $($(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*)* }
@@ -87,8 +87,8 @@ macro_rules! functions {
             fn load() -> Result<Api, String> {
                 $(let library = open($library)?;
                 $(
-                    // SAFETY: the library's function of that name has this type (its header says so), and
-                    // the library is never closed.
+                    // SAFETY: rdma-core's headers declare the function of this name with this type. The library is
+                    // never closed, so the pointer stays valid.
                     let $name = unsafe {
                         core::mem::transmute::<In, unsafe extern "C" fn($($argument),*) $(-> $result)?>(
                             symbol(library, $library, concat!(stringify!($name), "\0"))?,
@@ -141,8 +141,8 @@ functions! {
 }
 
 impl Api {
-    /// The libraries, loaded when this is first asked for. Forks are prepared for then: a child does not get what is
-    /// registered, where the kernel could not copy it for the child.
+    /// Returns the functions of both libraries. The first call loads the libraries and prepares for forks: a child does
+    /// not get registered memory that the kernel could not copy for it.
     ///
     /// # Errors
     /// [`Error::Library`].
@@ -150,9 +150,9 @@ impl Api {
         static LOADED: OnceLock<Result<Api, String>> = OnceLock::new();
         let loaded = LOADED.get_or_init(|| {
             let api = Api::load()?;
-            // Registered pages are marked MADV_DONTFORK from now on, unless the kernel copies such pages at a fork. Its
-            // failure leaves forks as they are without it, and nothing else.
-            // SAFETY: it has no condition but to come before the first registration.
+            // From now on rdma-core marks registered pages MADV_DONTFORK, unless the kernel copies such pages at a
+            // fork. If the call fails, forks work as without the call. SAFETY: no memory has been registered yet, which
+            // is the call's only condition.
             let _ = unsafe { (api.ibv_fork_init)() };
             Ok(api)
         });
@@ -162,7 +162,8 @@ impl Api {
 
 fn open(name: &str) -> Result<In, String> {
     let c_name: Vec<u8> = name.bytes().chain([0]).collect();
-    // SAFETY: the name ends with a zero byte; what the library runs when it is loaded is rdma-core's.
+    // SAFETY: the name ends with a zero byte. Only rdma-core's own initialization code runs while the library is
+    // loaded.
     let library =
         unsafe { libc::dlopen(c_name.as_ptr().cast(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
@@ -173,7 +174,7 @@ fn open(name: &str) -> Result<In, String> {
 }
 
 fn symbol(library: In, name: &str, function: &'static str) -> Result<In, String> {
-    // SAFETY: the library is open, and the name ends with a zero byte.
+    // SAFETY: the library is open and is never closed, and the name ends with a zero byte.
     let found = unsafe { libc::dlsym(library, function.as_ptr().cast()) };
     if found.is_null() {
         return Err(format!("cannot find {} in {name}", function.trim_end_matches('\0')));
@@ -182,7 +183,8 @@ fn symbol(library: In, name: &str, function: &'static str) -> Result<In, String>
 }
 
 fn last_error() -> String {
-    // SAFETY: dlerror has no conditions; what it returns is a string until this thread's next call.
+    // SAFETY: dlerror has no preconditions. Its string is valid until this thread's next call of dlerror, and is copied
+    // before that.
     unsafe {
         let text = libc::dlerror();
         if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into() }

@@ -1,4 +1,4 @@
-//! Completion queues, and the channel on which a thread sleeps for them.
+//! Completion queues, and the channel on which a thread sleeps until a queue has an entry.
 
 use crate::api::{Error, number};
 use crate::device::Device;
@@ -8,25 +8,25 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Tells of entries in completion queues, by a descriptor.
+/// Reports entries in completion queues by a descriptor.
 #[derive(Debug)]
 pub struct Channel {
     raw: *mut ibv_comp_channel,
     device: Arc<Device>,
 }
 
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Send for Channel {}
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Sync for Channel {}
 
 impl Channel {
-    /// A new one, whose descriptor does not block.
+    /// Makes a channel with a non-blocking descriptor.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn new(device: &Arc<Device>) -> Result<Arc<Channel>, Error> {
-        // SAFETY: the context is open.
+        // SAFETY: `device` keeps the context open.
         let raw = unsafe { (device.api.ibv_create_comp_channel)(device.context) };
         if raw.is_null() {
             return Err(Error::last("ibv_create_comp_channel"));
@@ -36,18 +36,18 @@ impl Channel {
         Ok(channel)
     }
 
-    /// What can be polled: readable when there is news.
+    /// Returns a descriptor for poll. The descriptor is readable while an event waits.
     pub fn descriptor(&self) -> i32 {
-        // SAFETY: the channel exists.
+        // SAFETY: the channel exists until `self` is dropped.
         unsafe { (*self.raw).fd }
     }
 
-    /// The name of a queue that has been armed and has an entry; `None` if there is no news.
+    /// Takes an event: returns the name of an armed queue that has got an entry; `None` if there is no event.
     pub fn news(&self) -> Option<u64> {
         let mut cq = core::ptr::null_mut();
         let mut context: *mut c_void = core::ptr::null_mut();
-        // SAFETY: the channel exists; both results are written if it returns 0. A queue is not destroyed while an event of its
-        // is not acknowledged, which happens at once.
+        // SAFETY: the channel exists until `self` is dropped. A call that returns 0 has written both results. The queue
+        // cannot be destroyed before its event is acknowledged, and this code acknowledges the event at once.
         unsafe {
             if (self.device.api.ibv_get_cq_event)(self.raw, &mut cq, &mut context) != 0 {
                 return None;
@@ -60,55 +60,55 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: its queues hold on to it, so there is none; this is its last use.
+        // SAFETY: each queue holds a reference to its channel, so no queue is left. This is the channel's last use.
         unsafe { (self.device.api.ibv_destroy_comp_channel)(self.raw) };
     }
 }
 
-/// How a request has ended, with the header's numbers.
+/// Status of a completed request, with the number from the C header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WcStatus(pub u32);
 
-/// A request that has ended.
+/// A completed request.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion {
-    /// What the request was named.
+    /// Name that the program gave the request.
     pub name: u64,
-    /// How it has ended.
+    /// Result of the request.
     pub status: WcStatus,
-    /// Bytes received.
+    /// Number of bytes received.
     pub length: u32,
-    /// Immediate data that came with it.
+    /// Immediate data of the message.
     pub immediate: Option<u32>,
-    /// It is a receive that an RDMA write has used.
+    /// True for a receive that an RDMA write has consumed.
     pub is_remote_write: bool,
 }
 
-/// Entries that one call takes.
+/// Number of entries that one call takes.
 const BATCH: usize = 8;
 
-/// Requests that have ended, oldest first.
+/// Completed requests, oldest first.
 #[derive(Debug)]
 pub struct Batch {
     entries: [MaybeUninit<ibv_wc>; BATCH],
-    /// So many of them the driver has filled in.
+    /// Number of entries that the driver has filled in.
     len: usize,
 }
 
 impl Batch {
-    /// Room for some.
+    /// Makes an empty batch.
     #[inline]
     pub fn new() -> Batch {
         Batch { entries: [const { MaybeUninit::uninit() }; BATCH], len: 0 }
     }
 
-    /// Whether there are none.
+    /// Returns true if the batch has no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether there may be more.
+    /// Returns true if the queue may have more entries.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.len == BATCH
@@ -134,11 +134,12 @@ impl<'a> IntoIterator for &'a Batch {
     }
 }
 
-/// An entry that the driver has filled in.
+/// Converts an entry that the driver has filled in.
 #[inline]
 fn read(entry: &MaybeUninit<ibv_wc>) -> Completion {
     let wc = entry.as_ptr();
-    // SAFETY: `Batch::into_iter` has none but those that are filled in. What of one is not filled in on an error is not looked at.
+    // SAFETY: `Batch::into_iter` passes only entries that the driver has filled in. After an error, the driver leaves
+    // some fields uninitialized, and this code does not read them.
     let wc = unsafe {
         let (name, status) = ((*wc).wr_id, WcStatus((*wc).status));
         if status.0 != value::IBV_WC_SUCCESS {
@@ -165,19 +166,19 @@ pub struct Cq {
     arm: ReqNotifyCq,
 }
 
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Send for Cq {}
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    /// A queue for so many entries, which the channel's news name so.
+    /// Makes a queue for `entries` completions. The channel's events report `name`.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn new(channel: &Arc<Channel>, entries: u32, name: u64) -> Result<Arc<Cq>, Error> {
         let device = &channel.device;
-        // SAFETY: context and channel exist.
+        // SAFETY: the context and the channel exist: the new queue holds references to both.
         let raw = unsafe {
             let create = device.api.ibv_create_cq;
             create(device.context, entries as i32, name as *mut c_void, channel.raw, 0)
@@ -186,10 +187,10 @@ impl Cq {
             return Err(Error::last("ibv_create_cq"));
         }
         live::CQS.more();
-        // SAFETY: the context exists, and its driver has filled the functions in.
+        // SAFETY: the context is open, and its driver has filled in the functions.
         let ops = unsafe { &(*device.context).ops };
         let (Some(poll), Some(arm)) = (ops.poll_cq, ops.req_notify_cq) else {
-            // SAFETY: this is its only use.
+            // SAFETY: the queue was created above, and this is its only use.
             unsafe { (device.api.ibv_destroy_cq)(raw) };
             live::CQS.fewer();
             return Err(Error::returned("ibv_create_cq", libc::ENOSYS));
@@ -197,30 +198,33 @@ impl Cq {
         Ok(Arc::new(Cq { raw, channel: channel.clone(), poll, arm }))
     }
 
-    /// Takes the oldest entries, by one call of the driver, into `batch` instead of what was there.
+    /// Takes the oldest entries by one call of the driver. They replace the contents of `batch`.
     #[inline]
     pub fn poll(&self, batch: &mut Batch) {
-        // SAFETY: the queue exists; the driver fills in as many entries as it returns, and there is room for them.
+        // SAFETY: the queue exists until `self` is dropped. The driver fills in as many entries as it returns, and
+        // `batch` has room for `BATCH`.
         let found = unsafe {
             (self.poll)(self.raw, BATCH as i32, batch.entries.as_mut_ptr().cast::<ibv_wc>())
         };
-        // An error is none: there is nothing to be taken.
+        // A negative result is an error. The batch is empty then.
         batch.len = usize::try_from(found).unwrap_or(0).min(BATCH);
     }
 
-    /// Has the channel tell of the next entry. Those that are there by now it does not tell of: look once more.
+    /// Arms the queue: the channel will report the next entry. The channel does not report entries that are there
+    /// already, so poll the queue once more after this call.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn arm(&self) -> Result<(), Error> {
-        // SAFETY: the queue exists.
+        // SAFETY: the queue exists until `self` is dropped.
         number("ibv_req_notify_cq", unsafe { (self.arm)(self.raw, 0) })
     }
 }
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: queue pairs hold on to it, so none uses it; this is its last use.
+        // SAFETY: each queue pair holds a reference to its queue, so no queue pair is left. This is the queue's last
+        // use.
         unsafe { (self.channel.device.api.ibv_destroy_cq)(self.raw) };
         live::CQS.fewer();
     }

@@ -1,4 +1,4 @@
-//! A device that is open.
+//! An open device.
 
 use crate::api::{Api, Error, number};
 use crate::manager::Id;
@@ -7,7 +7,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// A device, open for as long as an identifier is bound to it.
+/// A device, which stays open while an identifier is bound to it.
 #[derive(Debug)]
 pub struct Device {
     pub(crate) api: &'static Api,
@@ -17,74 +17,75 @@ pub struct Device {
     id: Id,
 }
 
-// SAFETY: the libraries may be called by any thread, with the same objects at once.
+// SAFETY: libibverbs and librdmacm are thread-safe: any threads may call them with the same objects at once.
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: libibverbs and librdmacm are thread-safe: any threads may call them with the same objects at once.
 unsafe impl Sync for Device {}
 
-/// What a device offers.
+/// Limits and state of a device and its port.
 #[derive(Debug, Clone, Copy)]
 pub struct Offers {
-    /// Work requests of one queue.
+    /// Largest number of work requests in one queue.
     pub work: u32,
-    /// Segments of one request.
+    /// Largest number of segments in one request.
     pub segments: u32,
-    /// Segments of an RDMA read.
+    /// Largest number of segments in an RDMA read.
     pub read_segments: u32,
-    /// Entries of a completion queue.
+    /// Largest number of entries in a completion queue.
     pub entries: u32,
-    /// Queue pairs.
+    /// Largest number of queue pairs.
     pub pairs: u32,
-    /// Completion queues.
+    /// Largest number of completion queues.
     pub queues: u32,
-    /// Regions.
+    /// Largest number of registered regions.
     pub regions: u32,
-    /// Protection domains.
+    /// Largest number of protection domains.
     pub domains: u32,
-    /// Bytes of one region.
+    /// Largest size of a region, in bytes.
     pub region: u64,
-    /// RDMA reads that a queue pair has under way, as the one that reads and as the one that is read.
+    /// Largest number of RDMA reads in progress on a queue pair, as reader and as target.
     pub reads: u8,
-    /// Bytes of one message.
+    /// Largest size of a message, in bytes.
     pub message: u32,
-    /// Bytes of one packet.
+    /// Largest size of a packet, in bytes.
     pub mtu: u32,
-    /// Whether the port is up.
+    /// True if the port is up.
     pub is_up: bool,
 }
 
 impl Device {
-    /// The device to which an identifier has been bound.
+    /// Returns the device to which an identifier is bound.
     ///
     /// # Errors
-    /// [`Error::Call`]: the identifier's address is not one of a NIC for RDMA.
+    /// [`Error::Call`]: the identifier's address does not belong to an RDMA NIC.
     pub fn of(id: Id) -> Result<Arc<Device>, Error> {
         let (context, port) = id.bound().ok_or(Error::returned("rdma_bind_addr", libc::ENODEV))?;
         Ok(Arc::new(Device { api: id.api(), context, port, id }))
     }
 
-    /// The identifier that keeps it open: where it listens.
+    /// Returns the identifier that keeps the device open. It listens at the device's address.
     pub fn id(&self) -> &Id {
         &self.id
     }
 
-    /// Its name, as of `ibv_devices`.
+    /// Returns the device's name, as `ibv_devices` prints it.
     pub fn name(&self) -> String {
-        // SAFETY: the context is open, so its device exists; the name is a string of the device's.
+        // SAFETY: the context is open, so its device exists. The device owns the name, and the name is copied here.
         unsafe {
             let name = (self.api.ibv_get_device_name)((*self.context).device);
             CStr::from_ptr(name).to_string_lossy().into_owned()
         }
     }
 
-    /// What it offers.
+    /// Queries the device's limits and the state of its port.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn offers(&self) -> Result<Offers, Error> {
         let mut device = MaybeUninit::<ibv_device_attr>::zeroed();
         let mut port = MaybeUninit::<ibv_port_attr>::zeroed();
-        // SAFETY: the context is open; the functions fill in structures of these sizes. All zero is a value of both.
+        // SAFETY: the context is open. The functions fill in structures of these types, for which all zeroes are a
+        // valid value.
         let (device, port) = unsafe {
             let asked = (self.api.ibv_query_device)(self.context, device.as_mut_ptr());
             number("ibv_query_device", asked)?;
@@ -105,38 +106,38 @@ impl Device {
             region: device.max_mr_size,
             reads: device.max_qp_rd_atom.min(device.max_qp_init_rd_atom).clamp(0, 16) as u8,
             message: port.max_msg_sz,
-            // The header's numbers for 256 to 4096 bytes are 1 to 5.
+            // The header's values 1 to 5 mean 256 to 4096 bytes.
             mtu: 128 << port.active_mtu.clamp(1, 5),
             is_up: port.state == 4,
         })
     }
 
-    /// The descriptor that has the device's own events; they are read and dropped by no function here.
+    /// Returns the descriptor of the device's own events. No function here reads these events.
     pub fn driver(&self) -> i32 {
-        // SAFETY: the context is open.
+        // SAFETY: the context is open until `self` is dropped.
         unsafe { (*self.context).async_fd }
     }
 }
 
-/// A protection domain: queue pairs use registrations of their own domain alone.
+/// A protection domain. Queue pairs can use only registrations in their own domain.
 #[derive(Debug)]
 pub struct Domain {
     pub(crate) device: Arc<Device>,
     pub(crate) raw: *mut ibv_pd,
 }
 
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Send for Domain {}
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Sync for Domain {}
 
 impl Domain {
-    /// A new one.
+    /// Makes a protection domain.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn new(device: &Arc<Device>) -> Result<Arc<Domain>, Error> {
-        // SAFETY: the context is open.
+        // SAFETY: `device` keeps the context open.
         let raw = unsafe { (device.api.ibv_alloc_pd)(device.context) };
         if raw.is_null() {
             return Err(Error::last("ibv_alloc_pd"));
@@ -144,7 +145,7 @@ impl Domain {
         Ok(Arc::new(Domain { device: device.clone(), raw }))
     }
 
-    /// Its device.
+    /// Returns the domain's device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -152,7 +153,8 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: what was made in it holds on to it, so nothing is left in it; this is its last use.
+        // SAFETY: each object in the domain holds a reference to the domain, so no object is left. This is the domain's
+        // last use.
         unsafe { (self.device.api.ibv_dealloc_pd)(self.raw) };
     }
 }

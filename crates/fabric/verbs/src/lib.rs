@@ -1,17 +1,17 @@
 //! RDMA verbs (libibverbs) and their connection manager (librdmacm), behind interfaces that are safe to use.
 //!
-//! Both libraries are rdma-core's and are loaded when first asked for, so that a program runs without them as well:
-//! [`Api::get`] says what is missing. What a program posts and polls goes through functions of the device's driver,
-//! whose addresses lie in its context; so a few structures of the libraries are laid down here ([`sys`]), and a test
-//! compares them with the C headers.
+//! Both libraries belong to rdma-core. They are loaded at first use, so a program also runs without them: [`Api::get`]
+//! reports a missing library. Posting and polling use functions of the device's driver, whose addresses are in the
+//! device's context. So [`sys`] declares a few structures of the libraries, and a test compares them with the C
+//! headers.
 //!
-//! - [`device`]: a device that is open, its protection domains and what it offers;
+//! - [`device`]: an open device, its limits and its protection domains;
 //! - [`region`]: registered memory;
 //! - [`completion`]: completion queues, and the channel on which a thread sleeps for them;
 //! - [`pair`]: reliable-connected queue pairs;
 //! - [`manager`]: identifiers of connections, and their events.
 //!
-//! What exists is counted ([`live`]), so that a test can see that all of it has been given back.
+//! [`live`] counts the existing objects, so that a test can check that all have been destroyed.
 
 pub mod api;
 pub mod completion;

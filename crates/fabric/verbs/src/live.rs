@@ -1,4 +1,4 @@
-//! How many of the libraries' objects this process has.
+//! Numbers of the libraries' objects that this process has.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,7 +28,7 @@ impl Count {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// Returns the number of existing objects.
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The connection manager: identifiers and what happens to them.
+//! The connection manager: identifiers and their events.
 
 use crate::api::{Api, Error, done};
 use crate::live;
@@ -8,73 +8,73 @@ use core::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Where events of identifiers arrive.
+/// A channel that delivers events of identifiers.
 #[derive(Debug)]
 pub struct Events {
     api: &'static Api,
     raw: *mut rdma_event_channel,
 }
 
-// SAFETY: the library may be called by any thread.
+// SAFETY: librdmacm is thread-safe: any threads may call it with the same channel at once.
 unsafe impl Send for Events {}
-// SAFETY: as above.
+// SAFETY: librdmacm is thread-safe: any threads may call it with the same channel at once.
 unsafe impl Sync for Events {}
 
-/// Which numbers an identifier's port is one of.
+/// Port space of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
-    /// Connections of queue pairs.
+    /// Connections between queue pairs.
     Connections,
-    /// Questions, each with one answer, without a connection.
+    /// Questions with one answer each, without a connection.
     Questions,
 }
 
-/// What has happened to an identifier.
+/// Kind of an event of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// The address is known, and the device.
+    /// The library has found the address and the device.
     AddressResolved,
-    /// The route is known.
+    /// The library has found the route.
     RouteResolved,
-    /// The far side asks: a request for a connection, or a question.
+    /// The peer requests a connection or asks a question.
     Request,
-    /// The far side accepts; the pair is to be connected, and [`Id::establish`] called.
+    /// The peer accepts. The program must now connect its queue pair and call [`Id::establish`].
     Response,
-    /// It is a connection; or, of a question: the answer.
+    /// The connection is established; for a question: the answer has come.
     Established,
-    /// The far side refuses, for the library's reason with that number.
+    /// The peer refuses, for the librdmacm reason with this number.
     Rejected(i32),
-    /// The far side does not answer, or cannot be found.
+    /// The peer does not answer or cannot be found.
     Unreachable,
     /// The connection has ended.
     Disconnected,
-    /// The device goes away.
+    /// The device is being removed.
     DeviceRemoved,
-    /// Of no interest.
+    /// Any other event, which the program can ignore.
     Other,
 }
 
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    /// What has happened.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// What the identifier was named; of a request, the identifier that listens.
+    /// Name of the identifier. For a request: the name of the listening identifier.
     pub name: u64,
-    /// The identifier of a request.
+    /// New identifier of a request.
     pub id: Option<Id>,
-    /// What the far side has said with it.
+    /// Private data that the peer has sent with the event.
     pub said: Box<[u8]>,
 }
 
 impl Events {
-    /// A new one, whose descriptor does not block.
+    /// Makes an event channel with a non-blocking descriptor.
     ///
     /// # Errors
-    /// [`Error`]: no library, no NIC for RDMA, or no right to use one.
+    /// [`Error`]: a library is missing, there is no RDMA NIC, or the user may not use one.
     pub fn new() -> Result<Arc<Events>, Error> {
         let api = Api::get()?;
-        // SAFETY: there are no conditions.
+        // SAFETY: the function has no preconditions.
         let raw = unsafe { (api.rdma_create_event_channel)() };
         if raw.is_null() {
             return Err(Error::last("rdma_create_event_channel"));
@@ -84,18 +84,18 @@ impl Events {
         Ok(events)
     }
 
-    /// What can be polled: readable when there is an event.
+    /// Returns a descriptor for poll. The descriptor is readable while an event waits.
     pub fn descriptor(&self) -> i32 {
-        // SAFETY: it exists.
+        // SAFETY: the channel exists until `self` is dropped.
         unsafe { (*self.raw).fd }
     }
 
-    /// Takes an event, if there is one. One thread at a time: an identifier must not be dropped between an event of its own and
-    /// what is done about it.
+    /// Takes an event, if there is one. Only one thread may take events: a program must not drop an identifier between
+    /// taking an event of this identifier and handling the event.
     pub fn take(self: &Arc<Events>) -> Option<Event> {
         let mut raw: *mut rdma_cm_event = core::ptr::null_mut();
-        // SAFETY: it exists; where it returns 0, the result is an event until that is acknowledged, and its identifiers
-        // exist that long.
+        // SAFETY: the channel exists until `self` is dropped. If the call returns 0, `raw` points to an event, which is
+        // valid with its identifiers until the event is acknowledged.
         unsafe {
             if (self.api.rdma_get_cm_event)(self.raw, &mut raw) != 0 {
                 return None;
@@ -103,7 +103,7 @@ impl Events {
             let event = &*raw;
             let is_request = event.event == value::RDMA_CM_EVENT_CONNECT_REQUEST;
             let kind = kind(event.event, event.status);
-            // Both kinds of parameters begin with this.
+            // Both kinds of parameters begin with these two fields.
             let said = match (event.param.private_data, event.param.private_data_len) {
                 (data, len) if !data.is_null() && len > 0 => {
                     core::slice::from_raw_parts(data.cast::<u8>(), usize::from(len)).into()
@@ -138,28 +138,29 @@ fn kind(event: u32, status: i32) -> EventKind {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // SAFETY: identifiers hold on to it, so there is none; this is its last use.
+        // SAFETY: each identifier holds a reference to its channel, so no identifier is left. This is the channel's
+        // last use.
         unsafe { (self.api.rdma_destroy_event_channel)(self.raw) };
     }
 }
 
-/// An identifier: one end of a connection that is being made, is there, or is gone; or a place to listen at.
+/// An identifier: one end of a connection (new, established or ended), or a listener.
 #[derive(Debug)]
 pub struct Id {
     raw: *mut rdma_cm_id,
     events: Arc<Events>,
 }
 
-// SAFETY: the library may be called by any thread, with the same identifier at once.
+// SAFETY: librdmacm is thread-safe: any threads may call it with the same identifier at once.
 unsafe impl Send for Id {}
-// SAFETY: as above.
+// SAFETY: librdmacm is thread-safe: any threads may call it with the same identifier at once.
 unsafe impl Sync for Id {}
 
-/// How long the system looks for an address or a route, in milliseconds.
+/// Time limit of the search for an address or a route, in milliseconds.
 const RESOLVE_MS: c_int = 5000;
 
 impl Id {
-    /// A new one; events name it so.
+    /// Makes an identifier. Its events report `name`.
     ///
     /// # Errors
     /// [`Error::Call`].
@@ -169,7 +170,7 @@ impl Id {
             Space::Connections => value::RDMA_PS_TCP,
             Space::Questions => value::RDMA_PS_UDP,
         };
-        // SAFETY: the channel exists; the result is written if it returns 0.
+        // SAFETY: the channel exists. A call that returns 0 has written `raw`.
         let made = unsafe {
             (events.api.rdma_create_id)(events.raw, &mut raw, name as *mut c_void, space)
         };
@@ -178,8 +179,10 @@ impl Id {
         Ok(Id { raw, events: events.clone() })
     }
 
+    /// Takes ownership of a new request's identifier.
+    ///
     /// # Safety
-    /// A new request's identifier.
+    /// `raw` must be the identifier of a new request, and no other `Id` may own it.
     unsafe fn adopt(events: &Arc<Events>, raw: *mut rdma_cm_id) -> Id {
         live::IDS.more();
         Id { raw, events: events.clone() }
@@ -189,68 +192,69 @@ impl Id {
         self.events.api
     }
 
-    /// Has events name it so from now on. For the thread that takes them.
+    /// Makes later events report `name`. Only the thread that takes events may call this function.
     pub fn rename(&self, name: u64) {
-        // SAFETY: it exists; the field is the program's.
+        // SAFETY: the identifier exists until `self` is dropped. The library leaves the field `context` to the program.
         unsafe { (*self.raw).context = name as *mut c_void };
     }
 
-    /// The device to which it is bound, and the device's port.
+    /// Returns the device to which this identifier is bound, and the port's number.
     pub(crate) fn bound(&self) -> Option<(*mut ibv_context, u8)> {
-        // SAFETY: it exists.
+        // SAFETY: the identifier exists until `self` is dropped.
         let (context, port) = unsafe { ((*self.raw).verbs, (*self.raw).port_num) };
         (!context.is_null()).then_some((context, port.max(1)))
     }
 
-    /// Binds it to an address of this host's.
+    /// Binds this identifier to an address of this host.
     ///
     /// # Errors
-    /// [`Error::Call`]: the port is in use, or no NIC for RDMA has the address.
+    /// [`Error::Call`]: the port is in use, or no RDMA NIC has the address.
     pub fn bind(&self, at: SocketAddr) -> Result<(), Error> {
         let mut at = Address::of(at);
-        // SAFETY: it exists; the address is read during the call.
+        // SAFETY: the identifier exists until `self` is dropped. The library reads the address only during the call.
         done("rdma_bind_addr", unsafe { (self.api().rdma_bind_addr)(self.raw, at.raw()) })
     }
 
-    /// Its own port.
+    /// Returns the local port.
     pub fn port(&self) -> u16 {
-        // SAFETY: it exists.
+        // SAFETY: the identifier exists until `self` is dropped.
         u16::from_be(unsafe { (self.api().rdma_get_src_port)(self.raw) })
     }
 
-    /// The far side's address.
+    /// Returns the peer's address.
     pub fn peer(&self) -> Option<IpAddr> {
-        // SAFETY: it exists; its route has an address, of which the family says what it is.
+        // SAFETY: the identifier exists until `self` is dropped. The address in its route is a socket address, whose
+        // family gives its type.
         unsafe { address(&(*self.raw).route.addr.dst_storage) }
     }
 
-    /// Listens.
+    /// Begins to listen for requests.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn listen(&self, backlog: u16) -> Result<(), Error> {
-        // SAFETY: it exists.
+        // SAFETY: the identifier exists until `self` is dropped.
         done("rdma_listen", unsafe { (self.api().rdma_listen)(self.raw, backlog.into()) })
     }
 
-    /// Looks for the far side; [`EventKind::AddressResolved`] says that it is found.
+    /// Begins to look for the peer. [`EventKind::AddressResolved`] reports success.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn resolve(&self, from: IpAddr, to: SocketAddr) -> Result<(), Error> {
         let (mut from, mut to) = (Address::of((from, 0).into()), Address::of(to));
-        // SAFETY: it exists; the addresses are read during the call.
+        // SAFETY: the identifier exists until `self` is dropped. The library reads the addresses only during the call.
         let begun =
             unsafe { (self.api().rdma_resolve_addr)(self.raw, from.raw(), to.raw(), RESOLVE_MS) };
         done("rdma_resolve_addr", begun)
     }
 
-    /// Looks for the way there; [`EventKind::RouteResolved`] says that it is found.
+    /// Begins to look for the route to the peer. [`EventKind::RouteResolved`] reports success.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn resolve_route(&self) -> Result<(), Error> {
-        // SAFETY: it exists.
+        // SAFETY: the identifier exists until `self` is dropped.
         let begun = unsafe { (self.api().rdma_resolve_route)(self.raw, RESOLVE_MS) };
         done("rdma_resolve_route", begun)
     }
@@ -263,60 +267,65 @@ impl Id {
             initiator_depth: reads,
             flow_control: 1,
             retry_count: 7,
-            // A message that meets no receive breaks its connection.
+            // With 0 retries, a message without a posted receive breaks its connection.
             rnr_retry_count: 0,
             srq: 0,
             qp_num: pair,
         }
     }
 
-    /// Asks for a connection of the pair with that number, which allows and does so many reads at a time; or asks a question.
+    /// Requests a connection for the queue pair with the number `pair`, or asks a question. `reads` is the largest
+    /// number of RDMA reads in progress in each direction.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn connect(&self, said: &[u8], reads: u8, pair: u32) -> Result<(), Error> {
         let mut parameters = Id::parameters(said, reads, pair);
-        // SAFETY: it exists; what is said is read during the call.
+        // SAFETY: the identifier exists until `self` is dropped. The library reads the private data only during the
+        // call.
         done("rdma_connect", unsafe { (self.api().rdma_connect)(self.raw, &mut parameters) })
     }
 
     /// Accepts a request, or answers a question.
     ///
     /// # Errors
-    /// [`Error::Call`]: the far side has given up.
+    /// [`Error::Call`]: the peer has given up.
     pub fn accept(&self, said: &[u8], reads: u8, pair: u32) -> Result<(), Error> {
         let mut parameters = Id::parameters(said, reads, pair);
-        // SAFETY: as above.
+        // SAFETY: the identifier exists until `self` is dropped. The library reads the private data only during the
+        // call.
         done("rdma_accept", unsafe { (self.api().rdma_accept)(self.raw, &mut parameters) })
     }
 
-    /// After [`EventKind::Response`]: tells the far side that the connection is there.
+    /// Tells the peer that the connection is established. Call this after [`EventKind::Response`].
     ///
     /// # Errors
     /// [`Error::Call`].
     pub fn establish(&self) -> Result<(), Error> {
-        // SAFETY: it exists.
+        // SAFETY: the identifier exists until `self` is dropped.
         done("rdma_establish", unsafe { (self.api().rdma_establish)(self.raw) })
     }
 
     /// Refuses a request.
     pub fn reject(&self, said: &[u8]) {
-        // SAFETY: it exists; what is said is read during the call. A failure means that the far side has given up.
+        // SAFETY: the identifier exists until `self` is dropped, and the library reads the private data only during the
+        // call. The call fails only if the peer has given up.
         unsafe {
             (self.api().rdma_reject)(self.raw, said.as_ptr().cast(), said.len().min(255) as u8)
         };
     }
 
-    /// Ends the connection; the far side finds [`EventKind::Disconnected`].
+    /// Ends the connection. The peer gets [`EventKind::Disconnected`].
     pub fn disconnect(&self) {
-        // SAFETY: it exists. A failure means that there is none any more.
+        // SAFETY: the identifier exists until `self` is dropped. The call fails if the connection has ended already.
         unsafe { (self.api().rdma_disconnect)(self.raw) };
     }
 
-    /// What a pair needs for a state.
+    /// Returns the attributes, with their mask, that bring a queue pair to `state`.
     pub(crate) fn attributes_for(&self, state: u32) -> Result<(ibv_qp_attr, u32), Error> {
         let mut mask = 0;
-        // SAFETY: it exists; all zero is a value of the structure, of which the state is read and the rest is filled in.
+        // SAFETY: the identifier exists until `self` is dropped. All zeroes are a valid value of the structure. The
+        // library reads the state, and fills in the other fields.
         unsafe {
             let mut attributes = MaybeUninit::<ibv_qp_attr>::zeroed().assume_init();
             attributes.qp_state = state;
@@ -329,38 +338,39 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: it exists, and this is its last use. Events are acknowledged when they are taken, so it waits for nothing.
+        // SAFETY: the identifier exists, and this is its last use. Every event is acknowledged when it is taken, so the
+        // call does not wait.
         unsafe { (self.api().rdma_destroy_id)(self.raw) };
         live::IDS.fewer();
     }
 }
 
-/// An address as the system wants it.
+/// An address as a C structure.
 struct Address(libc::sockaddr_storage);
 
 impl Address {
     fn of(at: SocketAddr) -> Address {
-        // SAFETY: all zero is a value of the structure.
+        // SAFETY: all zeroes are a valid sockaddr_storage.
         let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
         let place = (&raw mut storage).cast::<u8>();
         match at {
             SocketAddr::V4(at) => {
-                // SAFETY: as above.
+                // SAFETY: all zeroes are a valid sockaddr_in.
                 let mut raw: libc::sockaddr_in = unsafe { core::mem::zeroed() };
                 raw.sin_family = libc::AF_INET as u16;
                 raw.sin_port = at.port().to_be();
                 raw.sin_addr.s_addr = u32::from_ne_bytes(at.ip().octets());
-                // SAFETY: the storage has room for, and the alignment of, every kind of address.
+                // SAFETY: a sockaddr_storage has the size and alignment for every kind of address.
                 unsafe { place.cast::<libc::sockaddr_in>().write(raw) };
             }
             SocketAddr::V6(at) => {
-                // SAFETY: as above.
+                // SAFETY: all zeroes are a valid sockaddr_in6.
                 let mut raw: libc::sockaddr_in6 = unsafe { core::mem::zeroed() };
                 raw.sin6_family = libc::AF_INET6 as u16;
                 raw.sin6_port = at.port().to_be();
                 raw.sin6_addr.s6_addr = at.ip().octets();
                 raw.sin6_scope_id = at.scope_id();
-                // SAFETY: as above.
+                // SAFETY: a sockaddr_storage has the size and alignment for every kind of address.
                 unsafe { place.cast::<libc::sockaddr_in6>().write(raw) };
             }
         }
@@ -376,12 +386,12 @@ fn address(storage: &libc::sockaddr_storage) -> Option<IpAddr> {
     let place = core::ptr::from_ref(storage);
     match c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is one of these.
+            // SAFETY: the family is AF_INET, so the storage contains a sockaddr_in.
             let raw = unsafe { &*place.cast::<libc::sockaddr_in>() };
             Some(Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes()).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above.
+            // SAFETY: the family is AF_INET6, so the storage contains a sockaddr_in6.
             let raw = unsafe { &*place.cast::<libc::sockaddr_in6>() };
             Some(Ipv6Addr::from(raw.sin6_addr.s6_addr).into())
         }
@@ -389,9 +399,9 @@ fn address(storage: &libc::sockaddr_storage) -> Option<IpAddr> {
     }
 }
 
-/// Has reading from a descriptor never block.
+/// Sets O_NONBLOCK on a descriptor.
 pub(crate) fn set_nonblocking(descriptor: i32) -> Result<(), Error> {
-    // SAFETY: the caller's object owns the descriptor.
+    // SAFETY: takes numbers only. The caller's object owns the descriptor.
     unsafe {
         let flags = libc::fcntl(descriptor, libc::F_GETFL);
         if flags < 0 || libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) != 0 {

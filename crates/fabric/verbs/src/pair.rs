@@ -11,56 +11,56 @@ use core::mem::MaybeUninit;
 use std::sync::Arc;
 use via::Memory;
 
-/// Bytes of a registered region that a request names, by the region's local key. Which bytes may be used the device
-/// checks, when it uses them.
+/// Bytes of a registered region, which a request names by the region's local key. The device checks the key and the
+/// range when it uses the bytes.
 pub type Segment = ibv_sge;
 
 /// Bytes of the peer's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Remote {
-    /// Address of the first one.
+    /// Address of the first byte.
     pub address: u64,
-    /// The region's remote key.
+    /// Remote key of the region.
     pub key: u32,
 }
 
-/// What a request of the send queue does.
+/// Operation of a send-queue request.
 #[derive(Debug, Clone, Copy)]
 pub enum Work {
-    /// A message.
+    /// Sends a message.
     Send,
-    /// An RDMA write.
+    /// Does an RDMA write.
     Write(Remote),
-    /// An RDMA read.
+    /// Does an RDMA read.
     Read(Remote),
 }
 
-/// A queue pair. Dropping it ends it: when that returns, the device uses nothing of it any more.
+/// A queue pair. After the drop returns, the device uses no memory of the pair's requests.
 #[derive(Debug)]
 pub struct Pair {
     raw: *mut ibv_qp,
     domain: Arc<Domain>,
-    /// Used until it is gone.
+    /// The device puts completions into this queue until the pair is destroyed.
     cq: Arc<Cq>,
     post_send: PostSend,
     post_recv: PostRecv,
     inline_max: u32,
 }
 
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Send for Pair {}
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Sync for Pair {}
 
-/// Bytes that a request can carry itself are copied here first.
+/// Size of the buffer for the bytes of a request that carries its bytes itself.
 const INLINE: usize = 256;
 
-/// The device has not taken a request: the number of its error.
+/// The device has refused a request, with this error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the device refused a request: {}", std::io::Error::from_raw_os_error(*.0))]
 pub struct NotPosted(pub i32);
 
-/// What a driver says of a request.
+/// Converts a driver's result for a posted request.
 #[inline(always)]
 fn posted(result: i32) -> Result<(), NotPosted> {
     if result == 0 { Ok(()) } else { Err(refused(result)) }
@@ -71,21 +71,21 @@ fn refused(result: i32) -> NotPosted {
     NotPosted(if result == -1 { Error::last("").errno().unwrap_or(0) } else { result })
 }
 
-/// How large a queue pair is.
+/// Capacities of a queue pair.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// Requests of the send queue.
+    /// Requests in the send queue.
     pub sends: u32,
-    /// Requests of the receive queue.
+    /// Requests in the receive queue.
     pub receives: u32,
-    /// Segments of each.
+    /// Segments in each request.
     pub segments: u32,
-    /// Bytes that a send carries itself, at most; the device may not offer as many.
+    /// Largest number of bytes that a send carries itself. The device may offer fewer.
     pub inline: u32,
 }
 
 impl Pair {
-    /// A queue pair whose requests end in `cq`.
+    /// Makes a queue pair whose completions go to `cq`.
     ///
     /// # Errors
     /// [`Error::Call`].
@@ -107,21 +107,21 @@ impl Pair {
             qp_type: value::IBV_QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: domain and queue exist, and stay until the pair is gone.
+        // SAFETY: the new pair holds references to the domain and the queue, so both exist as long as the pair.
         let mut raw = unsafe { (api.ibv_create_qp)(domain.raw, &mut attributes) };
         if raw.is_null() && inline > 0 {
             attributes.cap.max_inline_data = 0;
-            // SAFETY: as above.
+            // SAFETY: the new pair holds references to the domain and the queue, so both exist as long as the pair.
             raw = unsafe { (api.ibv_create_qp)(domain.raw, &mut attributes) };
         }
         if raw.is_null() {
             return Err(Error::last("ibv_create_qp"));
         }
         live::PAIRS.more();
-        // SAFETY: the context exists, and its driver has filled the functions in.
+        // SAFETY: the context is open, and its driver has filled in the functions.
         let ops = unsafe { &(*domain.device.context).ops };
         let (Some(post_send), Some(post_recv)) = (ops.post_send, ops.post_recv) else {
-            // SAFETY: this is its only use.
+            // SAFETY: the pair was created above, and this is its only use.
             unsafe { (api.ibv_destroy_qp)(raw) };
             live::PAIRS.fewer();
             return Err(Error::returned("ibv_create_qp", libc::ENOSYS));
@@ -130,23 +130,23 @@ impl Pair {
         Ok(Pair { raw, domain: domain.clone(), cq: cq.clone(), post_send, post_recv, inline_max })
     }
 
-    /// Where its requests end.
+    /// Returns the pair's completion queue.
     pub fn cq(&self) -> &Arc<Cq> {
         &self.cq
     }
 
-    /// Bytes that a send may carry itself.
+    /// Returns the largest number of bytes that a send may carry itself.
     pub fn inline_max(&self) -> u32 {
         self.inline_max
     }
 
-    /// Its number, which the far side's identifier wants.
+    /// Returns the pair's number, which the peer's identifier needs.
     pub fn number(&self) -> u32 {
-        // SAFETY: the pair exists; the number never changes.
+        // SAFETY: the pair exists until `self` is dropped, and its number never changes.
         unsafe { (*self.raw).qp_num }
     }
 
-    /// Takes receives from now on, for a connection that is being made with `id`.
+    /// Makes the pair accept posted receives, for a new connection of `id`.
     ///
     /// # Errors
     /// [`Error::Call`].
@@ -154,8 +154,8 @@ impl Pair {
         self.change(id, value::IBV_QPS_INIT, |_, _| ())
     }
 
-    /// Receives and sends from now on: the identifier knows the far side's pair. A message that meets no receive is not tried again. The peer
-    /// may do what `rights` say to regions that allow it.
+    /// Makes the pair receive and send. The identifier must know the peer's pair. The pair does not retry a message
+    /// that finds no posted receive. `rights` limits the peer's RDMA, in addition to the rights of each region.
     ///
     /// # Errors
     /// [`Error::Call`].
@@ -179,7 +179,7 @@ impl Pair {
         })
     }
 
-    /// To a state by the attributes that the identifier has for it.
+    /// Brings the pair to `state`, with the identifier's attributes for this state, which `adapt` may change.
     fn change(
         &self,
         id: &Id,
@@ -188,16 +188,17 @@ impl Pair {
     ) -> Result<(), Error> {
         let (mut attributes, mut mask) = id.attributes_for(state)?;
         adapt(&mut attributes, &mut mask);
-        // SAFETY: the pair exists; the attributes are complete for the mask.
+        // SAFETY: the pair exists until `self` is dropped, and every attribute in the mask is filled in.
         let changed = unsafe {
             (self.domain.device.api.ibv_modify_qp)(self.raw, &mut attributes, mask as i32)
         };
         number("ibv_modify_qp", changed)
     }
 
-    /// Ends it for good: requests that are under way end in errors.
+    /// Puts the pair into the error state for good. Requests in progress end in errors.
     pub fn fail(&self) {
-        // SAFETY: all zero is a value of the structure; of it the state alone is looked at.
+        // SAFETY: the pair exists until `self` is dropped. All zeroes are a valid value of the structure, and the
+        // library reads only the state.
         unsafe {
             let mut attributes = MaybeUninit::<ibv_qp_attr>::zeroed().assume_init();
             attributes.qp_state = value::IBV_QPS_ERR;
@@ -209,23 +210,23 @@ impl Pair {
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`NotPosted`]: the queue is full, or the pair is not there yet.
+    /// [`NotPosted`]: the queue is full, or [`Pair::start`] has not been called.
     #[inline(always)]
     pub fn post_receive(&self, name: u64, segments: &[Segment]) -> Result<(), NotPosted> {
         let mut request = ibv_recv_wr {
             wr_id: name,
             next: core::ptr::null_mut(),
-            // The library does not write to it.
+            // The library does not write to the segments.
             sg_list: segments.as_ptr().cast_mut(),
             num_sge: segments.len() as i32,
         };
         let mut bad = core::ptr::null_mut();
-        // SAFETY: the pair exists; request and segments are read during the call alone. The memory that they name is the device's to
-        // check, and stays while it is registered.
+        // SAFETY: the pair exists until `self` is dropped. The driver reads request and segments only during the call.
+        // The device checks the keys of the memory that the segments name, and registered memory stays valid.
         posted(unsafe { (self.post_recv)(self.raw, &mut request, &mut bad) })
     }
 
-    /// Posts a request to the send queue, which is told of when it is done.
+    /// Posts a request to the send queue. The completion queue reports its end.
     ///
     /// # Errors
     /// [`NotPosted`]: the queue is full, or the pair is not connected.
@@ -245,8 +246,8 @@ impl Pair {
         self.post(name, work, segments, immediate, flags)
     }
 
-    /// Posts a send or an RDMA write of bytes that the request carries itself, at most [`Pair::inline_max`]: they are free
-    /// again when this returns.
+    /// Posts a send or an RDMA write that carries a copy of `bytes`, at most [`Pair::inline_max`]. The caller may reuse
+    /// `bytes` after the call.
     ///
     /// # Errors
     /// [`NotPosted`].
@@ -260,14 +261,14 @@ impl Pair {
         fenced: bool,
     ) -> Result<(), NotPosted> {
         let segment = Segment { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 };
-        // SAFETY: the bytes are those of a slice, or there are none.
+        // SAFETY: the segment is empty, or describes the bytes of a live slice.
         unsafe { self.post_carried(name, work, segment, immediate, fenced) }
     }
 
-    /// As [`Pair::post_inline`], of so many bytes of memory from a place on.
+    /// Like [`Pair::post_inline`], for `length` bytes of `memory` from offset `at`.
     ///
     /// # Errors
-    /// [`NotPosted`]; EFAULT if not all of them are within.
+    /// [`NotPosted`]; EFAULT if the range is not inside the memory.
     #[inline(always)]
     pub fn post_inline_from(
         &self,
@@ -282,14 +283,14 @@ impl Pair {
             return Err(NotPosted(libc::EFAULT));
         }
         let segment = Segment { addr, length, lkey: 0 };
-        // SAFETY: the bytes are within the memory, which is valid while it lives.
+        // SAFETY: the range was checked to be inside `memory`, which is valid during the call.
         unsafe { self.post_carried(name, work, segment, immediate, fenced) }
     }
 
-    /// Posts a request that carries its bytes itself.
+    /// Posts a request that carries a copy of its bytes.
     ///
     /// # Safety
-    /// The segment's bytes are valid for reads during the call.
+    /// The segment's bytes must be valid for reads during the call.
     #[inline(always)]
     unsafe fn post_carried(
         &self,
@@ -340,16 +341,16 @@ impl Pair {
             _rest: [0; 9],
         };
         let mut bad = core::ptr::null_mut();
-        // SAFETY: the pair exists; request and segments are read during the call alone, and with IBV_SEND_INLINE, which
-        // `post_carried` alone sets, the bytes as well, which its callers have. Other memory is the device's to check, and stays
-        // while it is registered.
+        // SAFETY: the pair exists until `self` is dropped. The driver reads request and segments only during the call.
+        // With IBV_SEND_INLINE the driver also reads the bytes. Only `post_carried` sets this flag, and its callers
+        // pass readable bytes. The device checks the keys of other memory, and registered memory stays valid.
         posted(unsafe { (self.post_send)(self.raw, &mut request, &mut bad) })
     }
 }
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: it exists, and this is its last use.
+        // SAFETY: the pair exists, and this is its last use.
         unsafe { (self.domain.device.api.ibv_destroy_qp)(self.raw) };
         live::PAIRS.fewer();
     }

@@ -7,35 +7,35 @@ use crate::sys::{ibv_mr, value};
 use std::sync::Arc;
 use via::Memory;
 
-/// What peers may do with memory, by its remote key.
+/// Rights of peers to memory, through its remote key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rights {
-    /// RDMA writes.
+    /// Peers may do RDMA writes.
     pub write: bool,
-    /// RDMA reads.
+    /// Peers may do RDMA reads.
     pub read: bool,
 }
 
-/// Memory that is registered in a domain. Dropping it deregisters: then the device touches the memory no more, and requests that need
-/// it end in errors.
+/// Memory registered in a domain. Dropping this value deregisters the memory. From then on the device does not touch
+/// the memory, and requests that need it end in errors.
 #[derive(Debug)]
 pub struct RegisteredMemory {
     raw: *mut ibv_mr,
     domain: Arc<Domain>,
-    /// Keeps it valid.
+    /// Keeps the memory allocated.
     memory: Memory,
 }
 
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Send for RegisteredMemory {}
-// SAFETY: as for `Device`.
+// SAFETY: libibverbs is thread-safe: any threads may call it with the same objects at once.
 unsafe impl Sync for RegisteredMemory {}
 
 impl RegisteredMemory {
-    /// Registers memory; the device of the domain may read and write it, and peers what `rights` say.
+    /// Registers memory. The domain's device may read and write the memory, and peers have the rights `rights`.
     ///
     /// # Errors
-    /// [`Error::Call`]: the limit of locked memory is reached, for example.
+    /// [`Error::Call`]: for example, the limit of locked memory is reached.
     pub fn new(
         domain: &Arc<Domain>,
         memory: &Memory,
@@ -49,7 +49,8 @@ impl RegisteredMemory {
             access |= value::IBV_ACCESS_REMOTE_READ;
         }
         let start = memory.address(0) as *mut core::ffi::c_void;
-        // SAFETY: the domain exists; the range is valid for as long as `memory`, which outlives the registration.
+        // SAFETY: the domain exists. The range is valid while `memory` lives, and the registration holds a reference to
+        // `memory`.
         let raw = unsafe {
             (domain.device.api.ibv_reg_mr)(domain.raw, start, memory.len(), access as i32)
         };
@@ -60,19 +61,19 @@ impl RegisteredMemory {
         Ok(RegisteredMemory { raw, domain: domain.clone(), memory: memory.clone() })
     }
 
-    /// The key by which this process's requests name it.
+    /// Returns the key by which requests of this process name the memory.
     pub fn local_key(&self) -> u32 {
-        // SAFETY: the registration exists; the key never changes.
+        // SAFETY: the registration exists until `self` is dropped, and its key never changes.
         unsafe { (*self.raw).lkey }
     }
 
-    /// The key by which peers name it.
+    /// Returns the key by which peers name the memory.
     pub fn remote_key(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: the registration exists until `self` is dropped, and its key never changes.
         unsafe { (*self.raw).rkey }
     }
 
-    /// The memory.
+    /// Returns the registered memory.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -80,8 +81,8 @@ impl RegisteredMemory {
 
 impl Drop for RegisteredMemory {
     fn drop(&mut self) {
-        // SAFETY: it exists, and this is its last use. Its failure would leave the memory with the device for good: then it must
-        // not be freed.
+        // SAFETY: the registration exists, and this is its last use. If the call fails, the device may use the memory
+        // for ever. So the memory is leaked then.
         if unsafe { (self.domain.device.api.ibv_dereg_mr)(self.raw) } != 0 {
             core::mem::forget(self.memory.clone());
         }

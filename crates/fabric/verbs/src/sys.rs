@@ -1,5 +1,5 @@
-//! The libraries' structures, as far as they are used: rdma-core's ABI since its version 22. `tests/layout.rs` compares
-//! sizes and places with the C headers.
+//! The libraries' structures, as far as this crate uses them: rdma-core's ABI since version 22. `tests/layout.rs`
+//! compares sizes and offsets with the C headers.
 
 #![expect(missing_docs, reason = "the names are rdma-core's own")]
 
@@ -22,7 +22,7 @@ macro_rules! structures {
             pub struct $name { $(pub $field: $type,)* }
         )*
 
-        /// Every structure: its name and size, and its fields' names and places.
+        /// Returns every structure with its name, its size, and the names and offsets of its fields.
         pub fn layout() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
             vec![$((
                 stringify!($name),
@@ -103,7 +103,7 @@ structures! {
         fd: c_int,
         refcnt: c_int,
     }
-    /// The beginning alone: the libraries make and keep these.
+    /// Only the first fields. The libraries allocate and own these structures.
     struct ibv_cq {
         context: *mut ibv_context,
         channel: *mut ibv_comp_channel,
@@ -111,7 +111,7 @@ structures! {
         handle: u32,
         cqe: c_int,
     }
-    /// The beginning alone.
+    /// Only the first fields.
     struct ibv_qp {
         context: *mut ibv_context,
         qp_context: *mut c_void,
@@ -255,7 +255,7 @@ structures! {
     }
 }
 
-/// The part of `ibv_send_wr`'s union that an RDMA has.
+/// The member of `ibv_send_wr`'s union for RDMA.
 #[derive(Debug, Clone, Copy)]
 #[allow(non_camel_case_types, reason = "as its neighbours")]
 #[repr(C)]
@@ -264,7 +264,7 @@ pub struct rdma_wr {
     pub rkey: u32,
 }
 
-/// Values of the headers' enums, with their names there.
+/// Values of the headers' enums, under the same names.
 pub mod value {
     use core::ffi::c_uint;
 
@@ -272,7 +272,7 @@ pub mod value {
         ($($name:ident = $value:expr,)*) => {
             $(pub const $name: c_uint = $value;)*
 
-            /// Every value with its name.
+            /// All values with their names.
             pub const ALL: &[(&str, c_uint)] = &[$((stringify!($name), $name)),*];
         };
     }

@@ -1,4 +1,4 @@
-//! The libraries, from their structures up.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =

@@ -1,4 +1,4 @@
-//! The structures and values that are laid down here are those of the C headers.
+//! Checks that the structures and values declared in `sys` agree with the C headers.
 
 use sovia_verbs::sys::{layout, value};
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// Of these the libraries have more, behind what is used.
+/// Structures that have more fields in the libraries, after the declared fields.
 const CUT: [&str; 2] = ["ibv_cq", "ibv_qp"];
 
 #[test]
