@@ -1,10 +1,14 @@
-//! Round trips and streams between two VIs on NICs for RDMA, beside ib_send_lat and ib_send_bw between the same two in the same run.
+//! Measures round trips and streams between two VIs on RDMA NICs, and ib_send_lat and ib_send_bw between the same two
+//! NICs in the same run.
 //!
-//! `pingpong DEVICE ADDRESS [TURNS [ROUNDS]]`. Each end is a process. Prints in turn for messages of 4 bytes the time one way in
-//! microseconds at the median (of means of 20), and for messages of 64 KB the megabytes a second, of VIs whose ends look all the time and of perftest's
-//! programs, which do so as well; then the medians of all turns, and what the VIs' are of perftest's.
+//! `pingpong DEVICE ADDRESS [TURNS [ROUNDS]]`. Each end is a process, and all programs poll. Each turn prints figures
+//! for the VIs and for perftest's programs. For messages of 4 bytes: the one-way time in microseconds, the median of
+//! means of
+//! 20. For messages of 64 KB: megabytes a second. At the end come the medians of all turns, and the ratios of the VIs'
+//!     figures to perftest's.
 //!
-//! `pingpong waits DEVICE [ROUNDS]`: how often each thread of a program that waits in `recv_wait` goes to sleep for a message that comes late.
+//! `pingpong waits DEVICE [ROUNDS]`: how often each thread of a program that waits in `recv_wait` goes to sleep while
+//! it waits for a late message.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -18,18 +22,18 @@ use via_verbs::{Config, VerbsNic, VerbsVi};
 
 const SHORT: usize = 4;
 const LONG: usize = 1 << 16;
-/// Receives that are posted, and sends that are under way at most, as perftest's programs have them.
+/// Numbers of posted receives, and of sends in progress at most. perftest's programs use the same numbers.
 const POSTED: usize = 512;
 const UNDER_WAY: usize = 128;
-/// Messages for which one credit comes back.
+/// Number of messages that one credit from the receiver stands for.
 const CREDIT: usize = 128;
-/// Round trips before those that are measured, and those that are measured at a time: where the clock is a system call, as in a guest,
-/// it takes as long as a tenth of one.
+/// Round trips before the measurement, and round trips in one measured batch. In a guest, reading the clock is a system
+/// call and takes as long as a tenth of a round trip.
 const WARM: usize = 200;
 const BATCH: usize = 20;
 const PORT: u16 = 21_000;
 
-/// A VI with its memory: descriptors first, then a buffer for all.
+/// A VI with its memory: first the descriptors, then one buffer for all of them.
 struct End {
     vi: VerbsVi,
     memory: Memory,
@@ -85,7 +89,7 @@ impl End {
         }
     }
 
-    /// Round trips of an end that waits for what comes; `late`: of one that answers so much later.
+    /// Does round trips, waiting in `recv_wait` for each message. This end delays each answer by `late`.
     fn wait(&self, is_first: bool, rounds: usize, late: Duration) {
         for n in 0..rounds {
             if is_first {
@@ -101,7 +105,7 @@ impl End {
         }
     }
 
-    /// Takes so many long messages, and says so for each [`CREDIT`].
+    /// Receives `count` long messages, and sends a credit after each [`CREDIT`] of them.
     fn sink(&self, count: usize) {
         for n in 0..count {
             Self::done(|| self.vi.recv_done());
@@ -117,7 +121,7 @@ impl End {
         let begin = Instant::now();
         let (mut sent, mut done, mut acked) = (0, 0, 0);
         while acked < count {
-            // As many as have a receive.
+            // Sends only messages for which the peer has posted a receive.
             if sent < count && sent - done < UNDER_WAY && sent - acked < POSTED - CREDIT {
                 self.send(sent, LONG);
                 sent += 1;
@@ -139,10 +143,10 @@ impl End {
     }
 }
 
-/// How much later a message comes than its receiver looks for it.
+/// Delay of a message after its receiver has begun to wait.
 const LATE: Duration = Duration::from_millis(2);
 
-/// This process's threads: their names, and how often each has gone to sleep.
+/// Returns the names of this process's threads, and how often each has gone to sleep.
 fn sleeps() -> Vec<(String, f64)> {
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).expect("/proc");
     let one = |thread: std::path::PathBuf| {
@@ -155,7 +159,7 @@ fn sleeps() -> Vec<(String, f64)> {
     threads.map(|thread| one(thread.expect("a thread").path())).collect()
 }
 
-/// What the end of [`LATE`]'s receiver counts.
+/// Prints the sleeps of the end whose peer answers [`LATE`].
 fn waits(device: &str, rounds: usize) {
     let mut server = own("late", device, [rounds, 0]);
     line(&mut server);
@@ -171,7 +175,7 @@ fn waits(device: &str, rounds: usize) {
     server.wait().expect("it ends");
 }
 
-/// Round trips, and long messages.
+/// Numbers of round trips, and of long messages.
 type Counts = [usize; 2];
 
 fn open(device: &str, port: u16) -> VerbsNic {
@@ -179,7 +183,7 @@ fn open(device: &str, port: u16) -> VerbsNic {
     VerbsNic::open(&config).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// The end that listens, with what it does once it is connected.
+/// Runs the listening end, which calls `play` once it is connected.
 fn server(device: &str, play: impl FnOnce(&End)) {
     let nic = open(device, PORT);
     let end = End::new(&nic);
@@ -187,11 +191,11 @@ fn server(device: &str, play: impl FnOnce(&End)) {
     let request = nic.connect_wait(&nic.address(b"pingpong"), None).expect("a request");
     request.accept(&end.vi).expect("accepted");
     play(&end);
-    // The other end disconnects.
+    // Waits until the other end disconnects.
     let _ = end.vi.recv_wait(None);
 }
 
-/// The end that connects.
+/// Runs the connecting end.
 fn connected(device: &str) -> (VerbsNic, End) {
     let nic = open(device, PORT + 1);
     let end = End::new(&nic);
@@ -240,7 +244,7 @@ fn vi(device: &str, counts: Counts) -> [f64; 2] {
     core::array::from_fn(|_| figures.next().expect("two figures"))
 }
 
-/// The figure in that place of the last line of a program of perftest's.
+/// Runs a program of perftest, and returns the figure in column `place` of its last line.
 fn perftest(
     program: &str,
     device: &str,

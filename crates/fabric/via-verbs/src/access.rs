@@ -1,4 +1,4 @@
-//! From a descriptor to the memory that it names.
+//! Finds the memory that a descriptor names.
 
 use crate::regions::Regions;
 use smallvec::SmallVec;
@@ -10,19 +10,19 @@ use via::memory::Region;
 use via::queue::{Outcome, WorkQueue};
 use via::{DataSegment, DescriptorAddress, DescriptorRef, Memory, Ptag, Status, WorkQueueKind};
 
-/// Regions that a VI remembers.
+/// Number of regions that a VI remembers.
 const RECENT: usize = 8;
 
-/// Data segments as the device wants them.
+/// Data segments in the device's form.
 pub(crate) type Keyed = SmallVec<[Segment; 4]>;
 
-/// The regions that a VI used last, with their local keys: those are found without a lock.
+/// The regions that a VI used last, with their local keys. Access to these regions needs no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     entries: [Option<(u32, Arc<Region>, u32)>; RECENT],
 }
 
-/// Memory that a VI may use.
+/// Access to the memory that a VI may use.
 pub(crate) struct Access<'a> {
     pub(crate) regions: &'a Regions,
     pub(crate) recent: &'a mut Recent,
@@ -30,7 +30,7 @@ pub(crate) struct Access<'a> {
 }
 
 impl Access<'_> {
-    /// The region of that handle with its local key, if there is one that the VI may use.
+    /// Returns the region of a handle and its local key, if the VI may use the region.
     #[inline(always)]
     fn region(&mut self, handle: u32) -> Option<(&Region, u32)> {
         let place = handle as usize % RECENT;
@@ -45,7 +45,7 @@ impl Access<'_> {
         (region.ptag() == self.ptag).then_some((&**region, *key))
     }
 
-    /// Asks the NIC, of which other threads have the lock as well.
+    /// Looks the region up in the NIC's table, under a lock that other threads also take.
     #[cold]
     #[inline(never)]
     fn look_up(&mut self, place: usize, handle: u32) {
@@ -53,7 +53,7 @@ impl Access<'_> {
         self.recent.entries[place] = found.map(|(region, key)| (handle, region, key));
     }
 
-    /// Does something with a descriptor, if there is one.
+    /// Calls `use_it` with a descriptor, if the VI may use the descriptor's memory.
     #[inline(always)]
     pub(crate) fn descriptor<R>(
         &mut self,
@@ -64,17 +64,18 @@ impl Access<'_> {
         region.memory().descriptor_at(at.address).map(use_it)
     }
 
-    /// Tells the program in the descriptor itself. If its memory is gone, which is false, only the queue knows.
+    /// Writes the outcome into the descriptor. Returns false if its memory is gone: then only the queue has the
+    /// outcome.
     #[inline(always)]
     pub(crate) fn complete(&mut self, at: DescriptorAddress, outcome: &Outcome) -> bool {
         let Outcome { status, length, immediate } = *outcome;
         self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate)).is_some()
     }
 
-    /// Reads a descriptor of that queue.
+    /// Reads a descriptor of the queue `queue`.
     ///
     /// # Errors
-    /// The status that it ends in.
+    /// The status with which the descriptor ends.
     pub(crate) fn load(
         &mut self,
         at: DescriptorAddress,
@@ -84,7 +85,7 @@ impl Access<'_> {
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 
-    /// Posts a descriptor to a queue. What it asks for, if that is a message of one segment.
+    /// Posts a descriptor to a queue. Returns the work if it is a message of one segment.
     ///
     /// # Errors
     /// [`PostError`].
@@ -103,7 +104,7 @@ impl Access<'_> {
         posted.ok_or(PostError::Descriptor)?
     }
 
-    /// A data segment that is not empty, with its key.
+    /// Adds the local key to a data segment that is not empty.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
@@ -115,7 +116,7 @@ impl Access<'_> {
         Ok(Segment { addr: segment.address, length: segment.length, lkey: key })
     }
 
-    /// Adds data segments with their keys, without empty ones.
+    /// Appends data segments with their local keys to `keyed`. Leaves out empty segments.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
@@ -127,7 +128,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// The memory of a segment that is not empty, and where in it the segment begins.
+    /// Returns the memory of a segment that is not empty, and the segment's offset in the memory.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
@@ -139,7 +140,7 @@ impl Access<'_> {
         Ok((memory, (segment.address - memory.address(0)) as usize))
     }
 
-    /// The bytes of data segments, one after the other.
+    /// Copies the bytes of data segments into `room`, one after the other.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
@@ -158,10 +159,10 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Writes bytes into data segments, one after the other; memory that no byte goes to is not looked at.
+    /// Writes bytes into data segments, one after the other. Segments that get no byte are not checked.
     ///
     /// # Errors
-    /// [`Status::PROTECTION_ERROR`]: those before it have their bytes.
+    /// [`Status::PROTECTION_ERROR`]: the segments before the invalid one have their bytes.
     pub(crate) fn scatter(&mut self, data: &[DataSegment], bytes: &[u8]) -> Result<(), Status> {
         let mut rest = bytes;
         for segment in data {

@@ -1,37 +1,37 @@
-//! Which NIC, and how it is used.
+//! Configuration: the NIC and its use.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// The port at which NICs listen that are not told another one.
+/// Port at which a NIC listens unless the configuration names another port.
 const PORT: u16 = 7473;
 
-/// Why a NIC is not opened.
+/// Error of opening a NIC.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The text names no NIC.
+    /// The text does not name a NIC.
     #[error(
         "\"{0}\" is not an RDMA NIC: expected DEVICE, ADDRESS or DEVICE@ADDRESS, optionally with :PORT, such as rxe0 or mlx5_0@10.0.0.1:7473"
     )]
     Name(String),
-    /// There is no such device, or it has no address.
+    /// The device does not exist, or has no address.
     #[error("{device}: {why}")]
     Device {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Why it cannot be used.
+        /// Reason why the device cannot be used.
         why: &'static str,
     },
-    /// A library is missing, or a call of its has failed.
+    /// A library is missing, or a call of a library has failed.
     #[error(transparent)]
     Verbs(#[from] sovia_verbs::Error),
-    /// The system has too little of something.
+    /// A system call has failed.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
 }
 
-/// A NIC to open.
+/// Configuration of a NIC to open.
 ///
 /// ```
 /// use via_verbs::Config;
@@ -43,21 +43,23 @@ pub enum OpenError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The address by which the device is chosen, with the port at which it listens. The address chooses the device's GID, and on
-    /// InfiniBand its partition: each has an interface with an address of its own.
+    /// The address that selects the device, and the port at which the NIC listens. The address also selects the
+    /// device's GID, and on InfiniBand its partition, because each of these has an interface with an address of its
+    /// own.
     pub at: SocketAddr,
-    /// That port and no other. Else, where another program has it, any that is free.
+    /// If true, only this port is used. Otherwise the NIC takes any free port if another program has this one.
     pub is_port_given: bool,
-    /// Descriptors of one work queue.
+    /// Number of descriptors in one work queue.
     pub depth: u32,
-    /// Segments that a request hands to the device as they are. Descriptors with more are copied.
+    /// Largest number of segments that a request passes to the device without a copy. A descriptor with more segments
+    /// is copied.
     pub segments: u32,
-    /// Bytes that a request carries itself, at most.
+    /// Largest number of bytes that a request carries itself.
     pub inline: u32,
 }
 
 impl Config {
-    /// With what is usual.
+    /// Makes a configuration with the default sizes.
     pub fn new(at: IpAddr, port: Option<u16>) -> Config {
         Config {
             at: (at, port.unwrap_or(PORT)).into(),
@@ -100,7 +102,7 @@ impl FromStr for Config {
     }
 }
 
-/// The first address of a device of that name: its GIDs have the addresses of its interfaces.
+/// Returns the first address of a device. The device's GIDs contain the addresses of its interfaces.
 fn address_of(device: &str) -> Result<IpAddr, OpenError> {
     let fault = |why| OpenError::Device { device: device.to_owned(), why };
     let folder = format!("/sys/class/infiniband/{device}/ports/1/gids");
@@ -113,14 +115,14 @@ fn address_of(device: &str) -> Result<IpAddr, OpenError> {
         |n: &u32| fs::read_to_string(format!("{folder}/{n}")).ok()?.trim().parse::<Ipv6Addr>().ok();
     let gids: Vec<Ipv6Addr> = numbers.iter().filter_map(gid).collect();
     let v4 = gids.iter().find_map(|gid| gid.to_ipv4_mapped()).map(IpAddr::from);
-    // Not an address of the link, and not the device's own GID, which no interface has.
+    // Skips link-local addresses. The device's own GID is link-local, and no interface has it.
     let global = |gid: &&Ipv6Addr| !gid.is_unspecified() && gid.segments()[0] != 0xfe80;
     v4.or_else(|| gids.iter().find(global).copied().map(IpAddr::from)).ok_or(fault(
         "the device has no IP address: give its interface an address, or use DEVICE@ADDRESS",
     ))
 }
 
-/// An address as the host part of a NIC's address, and back.
+/// Encodes an address as the host part of a NIC's address.
 pub(crate) fn host(at: SocketAddr) -> Box<[u8]> {
     let mut bytes = match at.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -130,7 +132,7 @@ pub(crate) fn host(at: SocketAddr) -> Box<[u8]> {
     bytes.into()
 }
 
-/// See [`host`].
+/// Decodes the host part of a NIC's address; see [`host`].
 pub(crate) fn place(host: &[u8]) -> Option<SocketAddr> {
     let (ip, port) = host.split_last_chunk::<2>()?;
     let ip: IpAddr = match ip.len() {

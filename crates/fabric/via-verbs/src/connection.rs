@@ -1,4 +1,4 @@
-//! A request for a connection, as the program that waited has it.
+//! A request for a connection, for the program that waited.
 
 use crate::open::Open;
 use crate::state::{Accepted, Job, Request};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use via::error::{ConnectError, NotAccepted};
 use via::{Connection, NetAddress, ViAttributes};
 
-/// A request for a connection to a NIC for RDMA. Dropping it refuses it.
+/// A request for a connection to an RDMA NIC. Dropping the value refuses the request.
 #[derive(Debug)]
 pub struct VerbsConnection {
     pub(crate) request: Request,
-    /// Keeps the NIC's thread.
+    /// Keeps the NIC's thread running.
     pub(crate) _open: Arc<Open>,
 }
 

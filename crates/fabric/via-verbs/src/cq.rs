@@ -1,4 +1,4 @@
-//! Completion queues, as a program has them.
+//! Completion queues, for programs.
 
 use crate::slot::{SPIN, after, lock, sleep};
 use crate::state::{CqShared, Watched, Watching, hush, ring};
@@ -10,7 +10,7 @@ use via::cq::{CqCallback, CqSignal, Watch};
 use via::error::{CqError, WaitError};
 use via::{CompletionQueue, CqEntry};
 
-/// Polls the VIs that are attached, and has them tell of what comes if that is wanted.
+/// Polls the attached VIs. Arms them if a thread, callback or signal waits for an entry.
 fn look(cq: &CqShared) {
     let wanted = cq.is_wanted();
     for vi in lock(&cq.vis).iter().filter_map(Weak::upgrade) {
@@ -20,7 +20,7 @@ fn look(cq: &CqShared) {
     }
 }
 
-/// A completion queue of a NIC for RDMA.
+/// A completion queue of an RDMA NIC.
 #[derive(Debug)]
 pub struct VerbsCq(pub(crate) Arc<CqShared>);
 
@@ -152,7 +152,7 @@ impl Drop for VerbsCq {
         let (notify, signals) =
             (core::mem::take(&mut inner.notify), core::mem::take(&mut inner.signals));
         self.0.note(inner);
-        // What a callback holds on to may want locks when it is dropped.
+        // Drops the callbacks on another thread: their captured values may take locks when they are dropped.
         self.0.card.dispatcher.run(Box::new(move || drop((notify, signals))));
     }
 }

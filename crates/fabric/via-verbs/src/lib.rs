@@ -1,17 +1,18 @@
 //! The provider of Virtual Interfaces on RDMA verbs.
 //!
-//! A VI is a reliable-connected queue pair, which exists while the VI is connected: its receives are posted to the pair, its
-//! sends and RDMAs are the pair's requests, and the NIC moves the bytes from memory to memory. A message that meets no posted receive
-//! is not tried again: it breaks its VI. What a program has registered is registered with the NIC, in a protection domain for
-//! each tag.
+//! A VI is a reliable-connected queue pair, which exists while the VI is connected. The VI's receives, sends and RDMA
+//! operations are requests of the pair. The NIC moves the bytes from memory to memory. The NIC does not retry a message
+//! without a posted receive: such a message breaks its VI. Memory that a program registers is registered with the NIC,
+//! in a protection domain for each protection tag.
 //!
-//! What verbs have no place for travels beside the connections, as questions of the connection manager, each with one
-//! answer: under which key a region may be written or read, and why a connection ends. [`wire`] has what is said.
+//! Two kinds of messages have no place in verbs. They travel beside the connections, as questions of the connection
+//! manager with one answer each: the key of a region for RDMA, and the reason why a connection ends. [`wire`] has their
+//! formats.
 //!
-//! Each thread that looks or waits polls its own VI. A NIC has one thread, which connects VIs, answers questions, and wakes
-//! threads that sleep and runs what waits for a callback.
+//! Each thread that polls or waits polls its own VI. A NIC has one thread. It connects VIs, answers questions, wakes
+//! sleeping threads, and completes descriptors for callbacks.
 //!
-//! The libraries of rdma-core are loaded when the first NIC is opened.
+//! rdma-core's libraries are loaded when the program opens the first NIC.
 
 #![forbid(unsafe_code)]
 

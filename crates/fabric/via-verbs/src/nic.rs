@@ -1,4 +1,4 @@
-//! The NIC.
+//! The NIC, for programs.
 
 use crate::agent::Agent;
 use crate::config::{Config, OpenError, host};
@@ -27,10 +27,10 @@ use via::{
 const TRANSFER_MAX: u32 = 1 << 20;
 const CQ_ENTRIES_MAX: u32 = 1 << 16;
 const NAME_MAX: usize = 63;
-/// Requests that the system keeps for the NIC's thread.
+/// Number of requests that the system keeps until the NIC's thread takes them.
 const BACKLOG: u16 = 1024;
 
-/// A NIC for RDMA, open. Its VIs keep what they need of it.
+/// An open RDMA NIC. Its VIs hold references to its parts, and may outlive this handle.
 ///
 /// ```no_run
 /// use via::Nic;
@@ -50,12 +50,12 @@ impl VerbsNic {
     /// Opens a NIC.
     ///
     /// # Errors
-    /// [`OpenError`]: no library, no device, no permission.
+    /// [`OpenError`]: a library, the device or a permission is missing.
     pub fn open(config: &Config) -> Result<VerbsNic, OpenError> {
         let events = Events::new()?;
         let id = Id::new(&events, Space::Connections, Agent::LISTENER)?;
         if let Err(error) = id.bind(config.at) {
-            // Another program has the default port, which the caller did not ask for.
+            // Another program has the default port, and the caller did not ask for this port.
             if config.is_port_given || error.errno() != Some(Agent::IN_USE) {
                 return Err(error.into());
             }
@@ -93,24 +93,24 @@ impl VerbsNic {
         Ok(VerbsNic { card, open })
     }
 
-    /// This NIC's address under a discriminator.
+    /// Returns this NIC's address with a discriminator.
     pub fn address(&self, discriminator: &[u8]) -> NetAddress {
         NetAddress::new(&self.card.attributes.local_address, discriminator)
     }
 
-    /// The address of the NIC for RDMA at a place, which need not be open, under a discriminator.
+    /// Returns the address, with a discriminator, of the RDMA NIC that `place` describes. The NIC need not be open.
     pub fn address_at(place: &Config, discriminator: &[u8]) -> NetAddress {
         NetAddress::new(&host(place.at), discriminator)
     }
 
-    /// One more of something, unless there are `max`.
+    /// Increments a counter. Returns false if it has reached `max`.
     fn count(counter: &AtomicU32, max: u32) -> bool {
         let more = |count| (count < max).then_some(count + 1);
         counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 }
 
-/// A descriptor by which threads wake another one.
+/// Makes an eventfd by which threads wake another thread.
 fn bell() -> Result<Fd, OpenError> {
     // EFD_NONBLOCK, EFD_CLOEXEC.
     Fd::make(|| call::eventfd(2048 | 0o2000000)).map_err(|errno| {
@@ -271,7 +271,7 @@ impl Nic for VerbsNic {
             Waiter { discriminator: local.discriminator.clone(), slot: slot.clone(), name };
         lock(&self.card.waiters).push(waiter);
         let found = slot.wait(until).or_else(|| {
-            // One that has come just now has been taken off the list for this thread.
+            // A request that came just now has already removed this thread's waiter from the list, and is in the slot.
             lock(&self.card.waiters).retain(|waiter| waiter.name != name);
             slot.take()
         });

@@ -1,11 +1,11 @@
-//! The thread of a NIC that is open.
+//! The lifetime of a NIC's thread.
 
 use crate::slot::lock;
 use crate::state::{Card, Job};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// The thread of a NIC, which ends with the last handle of the NIC and its VIs.
+/// A NIC's thread, which ends with the last handle of the NIC and its VIs.
 pub(crate) struct Open {
     card: Arc<Card>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -27,7 +27,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.card.job(Job::End);
         if let Some(thread) = lock(&self.thread).take() {
-            // It has been told to end, and says what is to be said to far sides first.
+            // The thread has been notified to end. It first sends its last reports to peers.
             let _ = thread.join();
         }
     }

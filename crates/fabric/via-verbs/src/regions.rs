@@ -1,4 +1,4 @@
-//! Registered memory: regions by their handles, with the device's keys.
+//! Registered memory: regions by handle, with the device's keys.
 
 use crate::slot::lock;
 use sovia_verbs::{Device, Domain, RegisteredMemory, Rights};
@@ -8,17 +8,17 @@ use via::error::{MemError, RegisterError};
 use via::memory::{Limits, MemoryTable, Region};
 use via::{MemAttributes, MemHandle, Memory, Ptag};
 
-/// The registrations of a region.
+/// Registrations of a region.
 pub(crate) struct Held {
     region: Arc<Region>,
-    /// For this process's own requests.
+    /// Registration for this process's own requests.
     local: RegisteredMemory,
-    /// For peers' writes and reads; there when one of them has first asked.
+    /// Registrations for peers' RDMA writes and reads, made when a peer first asks for a key.
     write: Option<RegisteredMemory>,
     read: Option<RegisteredMemory>,
 }
 
-/// What a NIC's programs have registered.
+/// Memory that the NIC's programs have registered.
 pub(crate) struct Regions {
     pub(crate) table: MemoryTable,
     device: Arc<Device>,
@@ -32,7 +32,7 @@ impl Regions {
         Regions { table, device, domains: Mutex::default(), held: Mutex::default() }
     }
 
-    /// The domain of a tag.
+    /// Returns the protection domain of a tag, and makes it if necessary.
     pub(crate) fn domain(&self, ptag: Ptag) -> Result<Arc<Domain>, sovia_verbs::Error> {
         let mut domains = lock(&self.domains);
         if let Some(domain) = domains.get(&ptag) {
@@ -43,7 +43,7 @@ impl Regions {
         Ok(domain)
     }
 
-    /// A tag is gone.
+    /// Forgets the domain of a destroyed tag.
     pub(crate) fn forget(&self, ptag: Ptag) {
         lock(&self.domains).remove(&ptag);
     }
@@ -56,6 +56,8 @@ impl Regions {
         RegisteredMemory::new(&self.domain(region.ptag())?, region.memory(), rights)
     }
 
+    /// Registers memory with the device.
+    ///
     /// # Errors
     /// [`RegisterError`].
     pub(crate) fn register(
@@ -78,7 +80,8 @@ impl Regions {
         }
     }
 
-    /// Takes a region off the table. What is returned is deregistered when it is dropped: when no VI uses it any more.
+    /// Removes a region from the table. Drop the result only when no VI uses the region any more: the drop deregisters
+    /// the memory.
     ///
     /// # Errors
     /// [`MemError::UnknownHandle`].
@@ -87,6 +90,8 @@ impl Regions {
         Ok(lock(&self.held).remove(&handle.raw()))
     }
 
+    /// Changes a region's attributes.
+    ///
     /// # Errors
     /// [`MemError`].
     pub(crate) fn set_attributes(
@@ -106,7 +111,7 @@ impl Regions {
             if !same {
                 match self.registered(&held.region, Rights::default()) {
                     Ok(local) => held.local = local,
-                    // Nothing finds it any more; it is as if its memory could not be used.
+                    // The region has no registration now. Its users get errors, as for unusable memory.
                     Err(_) => drop(keys.remove(&handle.raw())),
                 }
             }
@@ -114,14 +119,15 @@ impl Regions {
         Ok(())
     }
 
-    /// The live region of a handle, and its local key.
+    /// Returns the live region of a handle, and its local key.
     pub(crate) fn local(&self, handle: u32) -> Option<(Arc<Region>, u32)> {
         let keys = lock(&self.held);
         let held = keys.get(&handle)?;
         held.region.is_live().then(|| (held.region.clone(), held.local.local_key()))
     }
 
-    /// The key under which the peer of a VI with that tag may write or read these bytes; `None` if it may not.
+    /// Returns the key by which the peer of a VI with this tag may write or read these bytes; `None` if the peer may
+    /// not.
     pub(crate) fn remote(
         &self,
         ptag: Ptag,
@@ -147,7 +153,7 @@ impl Regions {
     }
 }
 
-/// What a program is told of a registration that has failed.
+/// Converts the error of a failed registration.
 fn refused(error: &sovia_verbs::Error) -> RegisterError {
     const ENOMEM: i32 = 12;
     const EAGAIN: i32 = 11;

@@ -1,23 +1,24 @@
-//! A place for one result that another thread brings.
+//! A slot for one result from another thread.
 
 use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How long a thread looks before it sleeps.
+/// Time for which a thread polls before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
-/// Locks, whatever became of a thread that had the lock: what these locks guard is sound at any time.
+/// Locks a mutex, also after a panic of its last holder: data under these mutexes is consistent at any time.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// When a time that begins now is over; `None`: never, also for one that the clock does not reach.
+/// Returns the end of a timeout that begins now. Returns `None`, which means never, for no timeout and for one beyond
+/// the clock's range.
 pub(crate) fn after(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// Sleeps until woken, or until then; false when that time has come.
+/// Sleeps until another thread wakes this one, or until `until`. Returns false after `until`.
 pub(crate) fn sleep<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -36,7 +37,7 @@ pub(crate) fn sleep<'a, T>(
     }
 }
 
-/// A result, once.
+/// A result that is set once.
 #[derive(Debug)]
 pub(crate) struct Slot<T>(Arc<(Mutex<Option<T>>, Condvar)>);
 
@@ -51,7 +52,7 @@ impl<T> Slot<T> {
         Slot(Arc::new((Mutex::new(None), Condvar::new())))
     }
 
-    /// Brings it; false if there is one already.
+    /// Sets the result. Returns false if there is one already.
     pub(crate) fn put(&self, result: T) -> bool {
         let mut place = lock(&self.0.0);
         if place.is_some() {
@@ -62,12 +63,12 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Takes it, if it is there.
+    /// Takes the result, if there is one.
     pub(crate) fn take(&self) -> Option<T> {
         lock(&self.0.0).take()
     }
 
-    /// Waits for it.
+    /// Waits for the result, until `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Option<T> {
         let mut place = lock(&self.0.0);
         loop {

@@ -1,4 +1,4 @@
-//! A VI, as a program has it.
+//! A VI, for programs.
 
 use crate::config;
 use crate::open::Open;
@@ -16,15 +16,15 @@ use via::{
     WorkQueueKind,
 };
 
-/// A VI of a NIC for RDMA.
+/// A VI of an RDMA NIC.
 #[derive(Debug)]
 pub struct VerbsVi {
     pub(crate) shared: Arc<ViShared>,
-    /// Keeps the NIC's thread.
+    /// Keeps the NIC's thread running.
     pub(crate) open: Arc<Open>,
 }
 
-/// An attempt to connect: its name, where its end is told, and when it is over.
+/// An attempt to connect: its name, the slot for its outcome, and its time limit.
 type Begun = (u64, Slot<Result<ViAttributes, ConnectError>>, Option<Instant>);
 
 impl VerbsVi {
@@ -81,7 +81,7 @@ impl VerbsVi {
         found
     }
 
-    /// Begins to connect; where the end is told.
+    /// Begins to connect.
     fn begin(
         &self,
         local: &NetAddress,
@@ -110,7 +110,7 @@ impl VerbsVi {
         Ok((name, slot, until))
     }
 
-    /// The attempt is over, if it still is one, and has failed.
+    /// Ends an attempt that has timed out. Returns false if it was over already.
     fn give_up(&self, name: u64) -> bool {
         let mut core = lock(&self.shared.core);
         let is_it = core.attempt == Some(name);
@@ -226,7 +226,7 @@ impl Vi for VerbsVi {
                 slot.put(Err(ConnectError::State(error)));
             }
         }
-        // The far side receives what has been sent: the device has it, and ends it in its own time.
+        // Waits until the device has ended all sends, so that the peer receives them.
         core.sleepers += 1;
         while core.state == ViState::Connected {
             shared.arm(&mut core);

@@ -1,66 +1,66 @@
-//! What two NICs say to each other beside the messages of their VIs, in the connection manager's private data.
+//! Messages of two NICs beside their VIs, in the connection manager's private data.
 //!
-//! All numbers are big-endian. A request for a connection has at most 56 bytes, its answer 196; a question has 180, its answer 136.
-//! Everything from the far side is checked here, once.
+//! All numbers are big-endian. A request for a connection has at most 56 bytes, and its answer at most 196. A question
+//! has at most 180 bytes, and its answer at most 136. This module checks everything that a peer sends, once.
 
 use via::{Reliability, ViAttributes};
 
-/// Bytes that a discriminator may have: two of them travel in a request.
+/// Largest size of a discriminator in bytes. A request contains two discriminators.
 pub const DISCRIMINATOR_MAX: usize = 16;
-/// What begins everything: "VI", and this version.
+/// First bytes of each message: "VI" and the version.
 const MARK: [u8; 3] = *b"VI\x01";
 
 /// A request for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// Both sides ask, and neither waits.
+    /// True for a peer-to-peer request: both sides ask, and neither waits.
     pub is_peer: bool,
-    /// Of the requesting VI.
+    /// Attributes of the requesting VI.
     pub attributes: ViAttributes,
-    /// By which questions name the connection at that VI.
+    /// Token by which questions name the connection at the requesting VI.
     pub token: u64,
-    /// Where the requesting NIC listens.
+    /// Port at which the requesting NIC listens.
     pub port: u16,
-    /// The requester's own discriminator.
+    /// Discriminator of the requester.
     pub from: Box<[u8]>,
-    /// Which is asked for.
+    /// Discriminator that the request is for.
     pub to: Box<[u8]>,
 }
 
-/// The answer of a VI that accepts.
+/// Answer of a VI that accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Welcome {
-    /// Of the accepting VI.
+    /// Attributes of the accepting VI.
     pub attributes: ViAttributes,
-    /// By which questions name the connection at that VI.
+    /// Token by which questions name the connection at the accepting VI.
     pub token: u64,
 }
 
-/// Why a request is refused.
+/// Reason for the refusal of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
-    /// The program does not want it.
+    /// The program has rejected the request.
     Rejected = 1,
-    /// No program waits there.
+    /// No program waits under the discriminator.
     NoMatch = 2,
     /// The VIs' reliability levels differ.
     Reliability = 3,
     /// The VIs' maximum transfer sizes differ.
     MaxTransferSize = 4,
-    /// The far side has too little of something.
+    /// The peer has too few resources.
     Resource = 5,
 }
 
-/// Why a connection ends.
+/// Reason for the end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Closing {
     /// The program has disconnected.
     Disconnected = 1,
-    /// An error has broken it.
+    /// An error has broken the connection.
     Broke = 2,
-    /// A message has met no receive.
+    /// A message found no posted receive.
     NoReceive = 3,
     /// A write was not allowed.
     WriteDenied = 4,
@@ -70,31 +70,31 @@ pub enum Closing {
     ReadDenied = 6,
 }
 
-/// A question.
+/// A question to the other NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// Under which key may these bytes be written, or read?
+    /// Asks for the key by which these bytes may be written or read.
     Key {
-        /// The connection, as the side that is asked calls it.
+        /// Token of the connection at the side that is asked.
         token: u64,
-        /// The region's handle.
+        /// Handle of the region.
         handle: u32,
-        /// The first byte.
+        /// Address of the first byte.
         address: u64,
-        /// Bytes.
+        /// Number of bytes.
         length: u32,
-        /// Written; else read.
+        /// True for a write, false for a read.
         write: bool,
-        /// The write has immediate data.
+        /// True if the write has immediate data.
         immediate: bool,
     },
-    /// No question: the connection ends.
+    /// Reports that the connection ends.
     Close {
-        /// The connection, as the side that is told calls it.
+        /// Token of the connection at the side that receives the report.
         token: u64,
-        /// Why.
+        /// Reason for the end.
         closing: Closing,
-        /// Messages that have been received; these were sent well.
+        /// Number of messages received. Their sends were successful.
         received: u32,
     },
 }
@@ -102,11 +102,11 @@ pub enum Question {
 /// The answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Under this one.
+    /// The key.
     Key(u32),
-    /// It may not.
+    /// The peer may not access the bytes.
     Denied,
-    /// It has been heard.
+    /// The report has been received.
     Heard,
 }
 
@@ -182,7 +182,7 @@ fn put(bytes: &mut Vec<u8>, attributes: &ViAttributes) {
 }
 
 impl Hello {
-    /// As bytes.
+    /// Encodes the request.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = begin(if self.is_peer { 2 } else { 1 });
         put(&mut bytes, &self.attributes);
@@ -195,7 +195,7 @@ impl Hello {
         bytes
     }
 
-    /// From bytes; what follows them does not matter.
+    /// Decodes a request. Ignores bytes after it.
     pub fn parse(bytes: &[u8]) -> Option<Hello> {
         let is_peer = *bytes.get(3)? == 2;
         let mut reader = Reader::new(bytes, if is_peer { 2 } else { 1 })?;
@@ -210,7 +210,7 @@ impl Hello {
 }
 
 impl Welcome {
-    /// As bytes.
+    /// Encodes the answer.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = begin(3);
         put(&mut bytes, &self.attributes);
@@ -218,7 +218,7 @@ impl Welcome {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes an answer.
     pub fn parse(bytes: &[u8]) -> Option<Welcome> {
         let mut reader = Reader::new(bytes, 3)?;
         Some(Welcome { attributes: reader.attributes()?, token: reader.long()? })
@@ -226,14 +226,14 @@ impl Welcome {
 }
 
 impl Refusal {
-    /// As bytes.
+    /// Encodes the refusal.
     pub fn bytes(self) -> Vec<u8> {
         let mut bytes = begin(4);
         bytes.push(self as u8);
         bytes
     }
 
-    /// From bytes.
+    /// Decodes a refusal.
     pub fn parse(bytes: &[u8]) -> Option<Refusal> {
         use Refusal::*;
         let number = Reader::new(bytes, 4)?.byte()?;
@@ -253,7 +253,7 @@ impl Closing {
 }
 
 impl Question {
-    /// As bytes.
+    /// Encodes the question.
     pub fn bytes(&self) -> Vec<u8> {
         match *self {
             Question::Key { token, handle, address, length, write, immediate } => {
@@ -275,7 +275,7 @@ impl Question {
         }
     }
 
-    /// From bytes.
+    /// Decodes a question.
     pub fn parse(bytes: &[u8]) -> Option<Question> {
         if *bytes.get(3)? == 5 {
             let mut reader = Reader::new(bytes, 5)?;
@@ -298,7 +298,7 @@ impl Question {
 }
 
 impl Answer {
-    /// As bytes.
+    /// Encodes the answer.
     pub fn bytes(self) -> Vec<u8> {
         let mut bytes = begin(7);
         match self {
@@ -312,7 +312,7 @@ impl Answer {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes an answer.
     pub fn parse(bytes: &[u8]) -> Option<Answer> {
         let mut reader = Reader::new(bytes, 7)?;
         match reader.byte()? {
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// The manager fills private data up with zeros, and any host may send anything.
+    /// The manager pads private data with zeroes, and any host may send arbitrary bytes.
     #[test]
     fn zeros_behind_do_not_matter_and_nonsense_is_refused() {
         let mut bytes = hello().bytes();

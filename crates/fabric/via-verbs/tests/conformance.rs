@@ -1,15 +1,15 @@
-//! The suite of the VI core, between two threads, between two NICs for RDMA of one device. Which, the environment
-//! says: `make lab` runs it in a guest that has one in software.
+//! Runs the conformance suite between two RDMA NICs of one device, in two threads. An environment variable names the
+//! device. `make lab` runs the suite in a guest with an RDMA NIC in software.
 
 use core::sync::atomic::{AtomicU16, Ordering};
 use core::time::Duration;
 use via_conformance::run::{AnyNic, Case, Trial, conclude, in_threads, trials};
 use via_verbs::{Config, VerbsNic};
 
-/// A watchdog: the NIC may be emulated.
+/// Watchdog time. It is long, because the NIC may be emulated.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Ports of the NICs of each case.
+/// Port for the NICs of the next case.
 static PORT: AtomicU16 = AtomicU16::new(20_000);
 
 fn place(port: u16) -> Config {
@@ -17,7 +17,7 @@ fn place(port: u16) -> Config {
     format!("{device}:{port}").parse().expect("a NIC for RDMA")
 }
 
-/// Cases that ask for more than queue pairs give, and what that is.
+/// Cases that queue pairs cannot pass, each with the reason.
 const BEYOND: [(&str, &str); 1] = [(
     "errors::too_long_a_message_breaks",
     "a device writes the packets of a message before the one that does not fit",

@@ -1,5 +1,6 @@
-//! What goes wrong: no library, no device, no permission, too little memory that may be locked, a peer that is killed, strangers, a link
-//! that goes down. Nothing is left behind. All but the first want the guest of `scripts/lab`, whose devices and links they may change.
+//! Tests of failures: a missing library, device or permission, too little lockable memory, a killed peer, requests of
+//! other programs, and a link that goes down. Each test checks that no object is left. All tests except the first need
+//! the guest of `scripts/lab`, and may change its devices and links.
 
 use crate::common::*;
 use sovia_verbs::live::{PAIRS, REGIONS};
@@ -13,9 +14,9 @@ use via::error::{ErrorCode, RegisterError};
 use via::{AsyncError, Cause, Connection, MemAttributes, Memory, Nic, Status, Vi, ViState};
 use via_verbs::VerbsNic;
 
-/// What this program does where it is started by itself.
+/// Environment variable with the role of this program as a child process.
 const ROLE: &str = "VIA_VERBS_TEST_ROLE";
-/// A user without any privilege.
+/// User ID of a user without privileges.
 const NOBODY: u32 = 65_534;
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -26,7 +27,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// This program, as another process that runs one test.
+/// Returns a command that runs this program as a child process with one test.
 fn another(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["faults::another_process", "--exact", "--nocapture"]).env(ROLE, role);
@@ -34,7 +35,8 @@ fn another(role: &str) -> Command {
     command
 }
 
-/// The device is closed and the address free when the NIC's last handle is gone, though a call of the program's goes on.
+/// When the NIC's last handle is dropped, the device is closed and the address free. A call of the program's error
+/// handler may still run then.
 #[test]
 fn a_nic_is_closed_while_its_error_handler_runs() {
     let test = "a_nic_is_closed_while_its_error_handler_runs";
@@ -59,7 +61,7 @@ fn a_nic_is_closed_while_its_error_handler_runs() {
     all_gone();
 }
 
-/// What other processes of these tests do; by itself nothing.
+/// Plays the role of a child process. Does nothing without a role.
 #[test]
 fn another_process() {
     let say = |what: String| {
@@ -96,7 +98,7 @@ fn another_process() {
     }
 }
 
-/// What another process says.
+/// Returns what the child process reports.
 fn said(child: &mut Child) -> String {
     let lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
     let mut lines = lines.map_while(Result::ok);
@@ -109,13 +111,13 @@ fn without_a_library_opening_says_which() {
         let folder =
             std::env::temp_dir().join(format!("via-verbs-{library}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        // The loader finds this first, and takes nothing in its place.
+        // The loader finds this file first, and then does not search for another one.
         std::fs::write(folder.join(library), "no library").expect("a file");
         let mut child = another("open").env("LD_LIBRARY_PATH", &folder).spawn().expect("it starts");
         let said = said(&mut child);
         assert!(child.wait().expect("it ends").success());
         std::fs::remove_dir_all(&folder).expect("the folder goes");
-        // Where the host has neither, the first is told of.
+        // On a host without both libraries, the error names the first one.
         let is_first = said.contains("cannot load libibverbs.so.1");
         assert!(is_first || said.contains(&format!("cannot load {library}")), "{said}");
     }
@@ -126,7 +128,7 @@ fn a_device_or_an_address_that_is_not_there_is_told() {
     let Some(_one) = in_the_lab("a_device_or_an_address_that_is_not_there_is_told") else { return };
     let why = open("nonesuch0").map(drop).expect_err("no such device");
     assert!(why.contains("nonesuch0") && why.contains("ibv_devices"), "{why}");
-    // An address of no NIC for RDMA, and one of no interface.
+    // An address of an interface without RDMA, and an address of no interface.
     for place in ["127.0.0.1", "198.51.100.77"] {
         let why = open(place).map(drop).expect_err("no NIC has the address");
         assert!(why.contains("rdma_bind_addr"), "{why}");
@@ -167,8 +169,8 @@ fn the_limit_of_locked_memory_is_told_and_leaves_nothing() {
     all_gone();
 }
 
-/// A message that meets no receive, and one that is longer than its receive, each put a queue pair in error: both VIs are told, what is posted
-/// meanwhile is flushed, and they connect again.
+/// A message without a posted receive, and one longer than its receive, each put a queue pair into the error state.
+/// Both VIs are notified, their posted descriptors are flushed, and they connect again.
 #[test]
 fn a_queue_pair_in_error_breaks_both_vis_and_they_connect_again() {
     let test = "a_queue_pair_in_error_breaks_both_vis_and_they_connect_again";
@@ -220,7 +222,7 @@ fn a_queue_pair_in_error_breaks_both_vis_and_they_connect_again() {
     }
 }
 
-/// The peer's process is killed while messages move; a VI that sends nothing finds it out as well.
+/// Kills the peer's process while messages move. A VI that sends nothing must also notice this.
 #[test]
 fn a_peer_that_is_killed_is_found_out() {
     let Some(_one) = in_the_lab("a_peer_that_is_killed_is_found_out") else { return };
@@ -247,7 +249,7 @@ fn a_peer_that_is_killed_is_found_out() {
     }
 }
 
-/// A program that knows nothing of VIs asks for a connection: it is refused, and a VI connects after it.
+/// A program without VIs requests a connection. The NIC refuses, and a VI can connect afterwards.
 #[test]
 fn a_strangers_request_is_refused() {
     let Some(_one) = in_the_lab("a_strangers_request_is_refused") else { return };
@@ -275,7 +277,8 @@ fn a_strangers_request_is_refused() {
     nothing_left(server, Vec::new());
 }
 
-/// The link of the NIC goes down while messages move, and comes up again: what the two VIs were told is so, and they connect again.
+/// Takes the NIC's link down while messages move, and up again. The statuses that both VIs got must be right, and the
+/// VIs must connect again.
 #[test]
 fn a_link_that_goes_down_breaks_and_one_that_is_back_connects() {
     let test = "a_link_that_goes_down_breaks_and_one_that_is_back_connects";
@@ -309,7 +312,7 @@ fn a_link_that_goes_down_breaks_and_one_that_is_back_connects() {
     nothing_left(server, Vec::new());
 }
 
-/// 1,000 VIs of one process, connected in pairs, each of which carries a message each way.
+/// Connects 1,000 VIs of one process in pairs. Each VI sends one message.
 #[test]
 fn a_thousand_connected_vis() {
     let Some(_one) = in_the_lab("a_thousand_connected_vis") else { return };

@@ -1,4 +1,4 @@
-//! A firewall that lets none of the connection manager's messages pass, nor any of RDMA's. All of it wants the guest of `scripts/lab`.
+//! A firewall that drops all packets of the connection manager and of RDMA. The test needs the guest of `scripts/lab`.
 
 use crate::common::*;
 use std::process::Command;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use via::error::ConnectError;
 use via::{NetAddress, Nic, Vi, ViState};
 
-/// The far end of the guest's wire, once `scripts/lab/wire` has been there.
+/// Remote end of the guest's wire, which `scripts/lab/wire` makes.
 const FAR: &str = "10.77.1.1:0";
-/// RoCE's, by which the connection manager's messages go as well.
+/// Firewall rule for RoCE's UDP port, which the connection manager also uses.
 const RULE: &str = "add table ip wall
 add chain ip wall in { type filter hook input priority 0; }
 add rule ip wall in udp dport 4791 counter drop";
@@ -20,14 +20,14 @@ fn done(program: &str, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What the firewall has dropped.
+/// Returns the number of packets that the firewall has dropped.
 fn dropped() -> u64 {
     let list = done("nft", &["list", "table", "ip", "wall"]);
     let mut words = list.split_whitespace().skip_while(|word| *word != "packets").skip(1);
     words.next().expect("a counter").parse().expect("a number")
 }
 
-/// The caller's own timeout ends the attempt, and a later one meets the NIC once the firewall is gone.
+/// The attempt ends with the caller's own timeout. After the firewall is removed, a later attempt succeeds.
 #[test]
 fn firewalled_port_gives_the_timeout_that_was_asked_for() {
     let test = "firewalled_port_gives_the_timeout_that_was_asked_for";

@@ -1,5 +1,5 @@
-//! Programs that know what NICs say to each other and lie: keys that no region has, and requests that were made before. They speak by the
-//! verbs themselves. All of it wants the guest of `scripts/lab`.
+//! Programs that know the NICs' messages and lie. They send keys that no region has, and replay requests. They use
+//! verbs directly. The tests need the guest of `scripts/lab`.
 
 use crate::common::*;
 use sovia_verbs::pair::Size;
@@ -14,7 +14,7 @@ use via::{
 };
 use via_verbs::wire::{Answer, Hello, Question, Welcome};
 
-/// What listens, and what the identifiers that come of it are told by.
+/// Names of the listening identifiers. Events of their requests report these names.
 const LISTENER: u64 = 1;
 const QUESTIONS: u64 = 2;
 /// A key that no region has.
@@ -24,7 +24,7 @@ fn here() -> IpAddr {
     AT.parse().expect("an address")
 }
 
-/// A far side that accepts one connection, and says for every region that its key is [`NO_KEY`].
+/// A peer that accepts one connection, and gives the key [`NO_KEY`] for every region.
 struct Liar {
     events: Arc<Events>,
     device: Arc<Device>,
@@ -52,7 +52,7 @@ impl Liar {
         Liar { events, device, _questions: questions, pair, at }
     }
 
-    /// Lies until it is over. Returns how often.
+    /// Answers questions until `is_over`. Returns the number of wrong keys sent.
     fn run(self, is_over: &AtomicBool) -> u32 {
         let (mut ids, mut lies) = (Vec::new(), 0);
         while !is_over.load(Ordering::Acquire) {
@@ -90,7 +90,7 @@ impl Liar {
     }
 }
 
-/// The device finds a key wrong, the VI breaks in a protection error, and nothing is left of it.
+/// The device rejects the key, the VI breaks with a protection error, and no object is left.
 #[test]
 fn keys_that_a_peer_makes_up_break_the_vi() {
     let Some(_one) = in_the_lab("keys_that_a_peer_makes_up_break_the_vi") else { return };
@@ -130,7 +130,7 @@ fn keys_that_a_peer_makes_up_break_the_vi() {
     }
 }
 
-/// Asks a NIC for a connection in these words. Whether it was rejected.
+/// Requests a connection with these bytes. Returns true if the NIC rejects it.
 fn is_rejected(to: SocketAddr, said: &[u8]) -> bool {
     let events = Events::new().expect("a channel");
     let id = Id::new(&events, Space::Connections, 1).expect("an identifier");
@@ -142,7 +142,7 @@ fn is_rejected(to: SocketAddr, said: &[u8]) -> bool {
         };
         match event.kind {
             EventKind::AddressResolved => id.resolve_route().expect("a way"),
-            // A number of no queue pair of this process's.
+            // A number that no queue pair of this process has.
             EventKind::RouteResolved => id.connect(said, 1, 0x00ab_cdef).expect("asked"),
             EventKind::Rejected(_) => return true,
             EventKind::Response | EventKind::Established => return false,
@@ -152,7 +152,7 @@ fn is_rejected(to: SocketAddr, said: &[u8]) -> bool {
     }
 }
 
-/// A request that was heard before, and what only looks like one, find no program that waits; the connection that the first one made goes on.
+/// Replayed and imitated requests find no waiting program. The connection of the original request continues.
 #[test]
 fn requests_that_are_replayed_are_refused() {
     let Some(_one) = in_the_lab("requests_that_are_replayed_are_refused") else { return };

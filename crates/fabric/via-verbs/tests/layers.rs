@@ -1,17 +1,17 @@
-//! The provider on verbs, from its memory up.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["config", "slot", "wire"],
     &["regions"],
     &["access"],
-    // The state of everything.
+    // State.
     &["state"],
-    // What happens to a VI, and the thread in which connections are made and ended.
+    // Operation of a VI, and the thread that makes and ends connections.
     &["engine"],
     &["agent"],
     &["open"],
-    // What a program holds in its hands.
+    // Types for programs.
     &["cq", "vi"],
     &["connection"],
     &["nic"],

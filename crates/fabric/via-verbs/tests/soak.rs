@@ -1,5 +1,6 @@
-//! Peers that are killed, links that go down and connections that end, in an order from a seed, while messages move: every message arrives as it
-//! was sent or its VI breaks, VIs connect again, and nothing is left behind. In the guest of `scripts/lab`: `make lab-soak MINUTES=n SEED=n`.
+//! Kills peers, takes links down and ends connections, in an order that a seed gives, while messages move. Every
+//! message must arrive unchanged or its VI must break. VIs must connect again, and no object may be left. Runs in the
+//! guest of `scripts/lab`: `make lab-soak MINUTES=n SEED=n`.
 
 use crate::common::*;
 use std::io::{BufRead, BufReader, Write};
@@ -8,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use via::{Status, Vi, ViState};
 
-/// Set for the process that is the peer.
+/// Environment variable that is set for the peer's process.
 const ROLE: &str = "VIA_VERBS_SOAK_ROLE";
 
-/// Numbers from a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -24,7 +25,7 @@ impl Random {
     }
 }
 
-/// The peer; by itself nothing.
+/// Runs the peer. Does nothing without [`ROLE`].
 #[test]
 fn another_process() {
     let Ok(len) = std::env::var(ROLE) else { return };
@@ -35,7 +36,7 @@ fn another_process() {
     echo(&nic, len.parse().expect("a length"), usize::MAX);
 }
 
-/// A peer, ended with its value.
+/// A peer process, which is killed when this value is dropped.
 struct Peer {
     process: Child,
     host: Vec<u8>,
@@ -69,12 +70,12 @@ fn link(state: &str) {
     assert!(set.expect("ip runs").success());
 }
 
-/// The VI is broken, by itself or by what is sent; its receive is done with; it is idle again.
+/// Checks that the VI breaks, by itself or by a send, that its receive completes, and that the VI becomes idle again.
 fn ends(end: &End) {
     let begin = Instant::now();
     while end.vi.state() != ViState::Error {
         assert!(begin.elapsed() < PATIENCE, "the VI has not been told");
-        // What moves before the end moves well.
+        // Messages that arrive before the end must be unchanged.
         if !end.send(0xff).intersects(Status::ERROR_MASK)
             && let Some(bytes) = end.received()
         {
@@ -123,7 +124,7 @@ fn kills_and_links_that_go_down() {
                 1 => {
                     downs += 1;
                     link("down");
-                    // The device gives up what cannot leave; what was acknowledged before stays done.
+                    // The device gives up messages that it cannot send. Sends acknowledged before stay successful.
                     let status = end.send(1);
                     assert!(status.intersects(Status::ERROR_MASK), "{status:?}");
                     thread::sleep(Duration::from_millis(random.below(1500)));

@@ -1,4 +1,4 @@
-//! The side that is asked.
+//! The accepting side of a connection.
 
 use crate::agent::Agent;
 use crate::agent::attempt::{refused, rights, system};
@@ -15,7 +15,7 @@ use via::state::Event as Step;
 use via::{NetAddress, ViAttributes, ViState};
 
 impl Agent {
-    /// The far side asks for a connection.
+    /// Handles the peer's request for a connection.
     pub(super) fn asked(&mut self, id: Id, said: &[u8]) {
         let Some(hello) = Hello::parse(said) else { return id.reject(&Refusal::NoMatch.bytes()) };
         let Some(ip) = id.peer() else { return id.reject(&Refusal::NoMatch.bytes()) };
@@ -35,7 +35,8 @@ impl Agent {
             self.roles.insert(name, (Some(id), Role::Asked(hello, from)));
             return self.meet(name, peer, &attempt, &attributes);
         }
-        // Held until the request is in the waiter's slot: a wait that times out finds itself on the list, or its request.
+        // Held until the request is in the waiter's slot. So a wait that times out finds either its entry in the list
+        // or its request.
         let mut waiters = lock(&self.card.waiters);
         let place = waiters.iter().position(|waiter| waiter.discriminator == hello.to);
         let Some(waiter) = place.map(|place| waiters.remove(place)) else {
@@ -54,7 +55,7 @@ impl Agent {
         });
     }
 
-    /// A peer that was waited for asks.
+    /// Handles a request of a peer for which an attempt of this NIC waits.
     pub(super) fn meet(&mut self, name: u64, peer: u64, attempt: &Attempt, theirs: &ViAttributes) {
         let vi = &attempt.vi;
         let fits = {
@@ -86,7 +87,8 @@ impl Agent {
         }
     }
 
-    /// Accepts a request with a VI of the program's. Where it is accepted, what has become of that is told later.
+    /// Accepts a request with a VI of the program. If the accept begins, its result is reported later through
+    /// `accepted`.
     pub(super) fn accept(
         &mut self,
         name: u64,
@@ -100,7 +102,7 @@ impl Agent {
             let core = &mut *lock(&vi.core);
             core.state.after(Step::Accept)?;
             core.attributes.fit(&hello.attributes)?;
-            // So that no other thread connects it meanwhile.
+            // Keeps other threads from connecting the VI meanwhile.
             core.state = ViState::ConnectPending;
             core.attempt = Some(name);
             core.result = None;
@@ -108,7 +110,7 @@ impl Agent {
         let made = self.accept_with(name, vi, name, accepted);
         if made.is_err() {
             let core = &mut *lock(&vi.core);
-            // Another thread may have ended it, and begun another one.
+            // Another thread may have ended the attempt and begun another one.
             if core.attempt == Some(name) {
                 vi.unmade(core);
             }
@@ -116,7 +118,7 @@ impl Agent {
         made
     }
 
-    /// Accepts a request with a VI whose attempt has that name.
+    /// Accepts a request with a VI whose attempt has the name `attempt`.
     pub(super) fn accept_with(
         &mut self,
         name: u64,

@@ -1,4 +1,4 @@
-//! What both sides of a connection that is being made need.
+//! Steps that both sides of a new connection need.
 
 use crate::agent::Agent;
 use crate::agent::role::Attempt;
@@ -12,7 +12,7 @@ use via::ViAttributes;
 use via::error::ConnectError;
 
 impl Agent {
-    /// A queue pair for a VI, which has its receives.
+    /// Makes a queue pair for a VI, and posts the VI's receives to it.
     pub(super) fn link(
         &self,
         vi: &Arc<ViShared>,
@@ -35,7 +35,7 @@ impl Agent {
     }
 }
 
-/// The attempt of a VI has come to nothing.
+/// Ends an attempt of a VI with an error.
 pub(super) fn fail(name: u64, attempt: &Attempt, error: ConnectError) {
     let core = &mut *lock(&attempt.vi.core);
     if core.attempt == Some(name) {
@@ -43,7 +43,7 @@ pub(super) fn fail(name: u64, attempt: &Attempt, error: ConnectError) {
     }
 }
 
-/// As [`fail`], of a VI that still has the attempt.
+/// Like [`fail`], for a VI that still has the attempt.
 pub(super) fn refused(vi: &ViShared, core: &mut Core, error: ConnectError) {
     vi.unmade(core);
     if let Some(slot) = &core.result {

@@ -1,4 +1,4 @@
-//! The NIC's thread: connects VIs, answers questions, ends what is over, and brings news to threads that sleep.
+//! The NIC's thread. It connects VIs, answers questions, ends connections, and passes events to sleeping threads.
 
 mod accepting;
 mod attempt;
@@ -18,37 +18,37 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// Between two attempts to meet a peer that is not there yet.
+/// Time between two attempts to meet a peer that is not there yet.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Between two attempts to tell that a connection has ended, and how many there are: a link may be back by then.
+/// Time between two attempts to report the end of a connection.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
-/// See there.
+/// Number of these attempts. In that time a link may come back.
 const TELLINGS: u32 = 60;
 
-/// The thread's own state.
+/// State of the NIC's thread.
 pub(crate) struct Agent {
     card: Arc<Card>,
     _questions: Id,
     roles: HashMap<u64, (Option<Id>, Role)>,
-    /// Peers' attempts that wait to be asked, or to ask again then.
+    /// Attempts with peers. Each waits for the peer's request, or until the given time to send a request again.
     peers: HashMap<u64, (Attempt, Option<Instant>)>,
-    /// Ends of connections that are to be told again, and when.
+    /// Ends of connections that the peer has not acknowledged, and the times to report them again.
     untold: Vec<(Instant, Question, Errand)>,
-    /// VIs that their program polls, as far as is known, and when to ask again.
+    /// VIs that the program probably polls, and the times to check this again.
     polled: Vec<(Weak<ViShared>, Instant)>,
-    /// Whether the thread sleeps on the channel, and when it looks again where it does not.
+    /// True while the thread sleeps on the channel. `channel_at` is the time of the next check while it does not.
     has_channel: bool,
     channel_at: Option<Instant>,
-    /// When the thread began: VIs are asked together, at times that are counted from then.
+    /// Time when the thread began. Checks of VIs happen at multiples of a period from this time, so that they coincide.
     begin: Instant,
     is_ending: bool,
 }
 
 impl Agent {
-    /// What the identifiers that listen are named: no other is named so.
+    /// Name of the listening identifier for connections. No other identifier has this name.
     pub(crate) const LISTENER: u64 = u64::MAX;
-    /// See there.
+    /// Name of the listening identifier for questions.
     pub(crate) const QUESTIONS: u64 = u64::MAX - 1;
     /// EADDRINUSE.
     pub(crate) const IN_USE: i32 = 98;
@@ -92,7 +92,7 @@ impl Agent {
             let wait =
                 next.map(|next| next.saturating_duration_since(Instant::now()).as_nanos() as u64);
             if lock(&card.jobs).is_empty() {
-                // The kernel leaves out an entry without a descriptor.
+                // ppoll ignores an entry with a negative descriptor.
                 let channel = if self.has_channel { card.channel.descriptor() } else { -1 };
                 let descriptors = [card.events.descriptor(), channel, card.bell.raw()];
                 let mut fds = descriptors.map(|fd| PollFd { fd, events: IN, revents: 0 });
@@ -105,7 +105,7 @@ impl Agent {
         match job {
             Job::Connect { vi, name, local, remote, to, until, is_peer } => {
                 let attempt = Attempt { vi, local, remote, to, until, is_peer };
-                // Of two peers, the one with the larger address asks.
+                // Of two peers, the one with the larger address sends the request.
                 if is_peer && attempt.local <= attempt.remote {
                     self.peers.insert(name, (attempt, None));
                 } else {

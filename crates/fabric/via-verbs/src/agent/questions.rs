@@ -1,4 +1,4 @@
-//! Questions of the connection manager, asked and answered.
+//! Asks and answers questions by the connection manager.
 
 use crate::agent::role::{Errand, Role};
 use crate::agent::{Agent, TELL_AGAIN, TELLINGS};
@@ -34,7 +34,7 @@ impl Agent {
                 match answer {
                     Some(Answer::Key(key)) => vi.key(name, handle, write, Some(key)),
                     Some(Answer::Denied) => vi.key(name, handle, write, None),
-                    // Its connection has ended; this side is being told.
+                    // The connection has ended, and this side will be notified.
                     Some(Answer::Heard) => {}
                     None => vi.lost(name),
                 }
@@ -70,7 +70,7 @@ impl Agent {
         }
     }
 
-    /// The far side asks a question.
+    /// Answers a question of the peer.
     pub(super) fn question(&mut self, id: &Id, said: &[u8]) {
         let answer = match Question::parse(said) {
             None => Answer::Denied,
@@ -90,7 +90,7 @@ impl Agent {
         let _ = id.accept(&answer.bytes(), 0, 1);
     }
 
-    /// The far side knows why; now it may know that.
+    /// Closes a connection. The peer already knows the reason.
     pub(super) fn close(&mut self, name: u64) {
         if let Some((Some(id), _)) = self.roles.remove(&name) {
             id.disconnect();

@@ -1,4 +1,4 @@
-//! The side that asks for a connection.
+//! The requesting side of a connection.
 
 use crate::agent::attempt::{fail, refused, rights, system};
 use crate::agent::role::{Attempt, Role};
@@ -13,7 +13,7 @@ use via::ViAttributes;
 use via::error::ConnectError;
 
 impl Agent {
-    /// An identifier that looks for the way to a far NIC.
+    /// Makes an identifier that looks for the route to a remote NIC.
     pub(super) fn resolving(&self, space: Space, name: u64, to: SocketAddr) -> Result<Id, Error> {
         let id = Id::new(&self.card.events, space, name)?;
         id.resolve(self.card.at.ip(), to)?;
@@ -110,7 +110,7 @@ impl Agent {
                         ConnectError::NotReachable("the other side is out of resources")
                     }
                     Some(Refusal::NoMatch) => ConnectError::NoMatch,
-                    // No program listens there at all.
+                    // No program listens at that address.
                     None if matches!(kind, EventKind::Rejected(_)) => ConnectError::NoMatch,
                     None => ConnectError::NotReachable("the other NIC does not answer"),
                 };
@@ -119,7 +119,7 @@ impl Agent {
                     return;
                 }
                 if attempt.is_peer && error == ConnectError::NoMatch {
-                    // It is not there yet.
+                    // The peer is not there yet.
                     core.link = None;
                     core.recv_restart();
                     self.peers.insert(name, (attempt, Some(Instant::now() + AGAIN)));

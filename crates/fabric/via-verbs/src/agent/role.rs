@@ -1,4 +1,4 @@
-//! What an identifier of the connection manager is for.
+//! Purpose of an identifier of the connection manager.
 
 use crate::state::{Accepted, ViShared};
 use crate::wire::{Hello, Question};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 use via::{NetAddress, ViAttributes};
 
-/// A VI that connects.
+/// A VI's attempt to connect.
 pub(super) struct Attempt {
     pub(super) vi: Arc<ViShared>,
     pub(super) local: NetAddress,
@@ -17,26 +17,27 @@ pub(super) struct Attempt {
     pub(super) is_peer: bool,
 }
 
-/// What an identifier is for.
+/// Purpose of an identifier.
 pub(super) enum Role {
-    /// To ask for a connection.
+    /// Requests a connection.
     Requests(Attempt),
-    /// A request, which the program or a peer's attempt answers.
+    /// A request of a peer, which the program or a peer-to-peer attempt answers.
     Asked(Hello, SocketAddr),
-    /// It has been accepted; the far side has not said yet that it knows.
+    /// An accepted request, until the peer confirms the connection.
     Accepting(Arc<ViShared>, ViAttributes, Option<Accepted>),
     /// A connection.
     Connected(Weak<ViShared>),
-    /// To ask a question.
+    /// Asks a question.
     Asks(Question, Errand),
-    /// Its connection has ended, and the far side is being told.
+    /// A connection that has ended, while the peer is being notified.
     Ends,
 }
 
-/// What the answer is for.
+/// Use of an answer.
 pub(super) enum Errand {
-    /// A VI that waits for a key, on that connection.
+    /// A key for a VI: names of the VI and of the connection.
     Key(u64, u64),
-    /// The end of that connection, told to the NIC there; so often it has been told without an answer.
+    /// The end of the connection with this token, reported to the NIC at this address; and the number of reports
+    /// without an answer.
     Close(u64, SocketAddr, u32),
 }

@@ -1,4 +1,4 @@
-//! What the thread does by the clock.
+//! Timed work of the NIC's thread.
 
 use crate::agent::Agent;
 use crate::agent::attempt::fail;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Instant;
 use via::error::ConnectError;
 
-/// Between two looks whether the program still watches the channel.
+/// Time between two checks whether the program still watches the channel.
 const CHANNEL_AGAIN: Duration = Duration::from_millis(16);
 
 impl Agent {
-    /// Looks, after a while, whether the program polls this VI.
+    /// Schedules a check whether the program polls this VI.
     pub(super) fn watch(&mut self, vi: &Arc<ViShared>) {
         let at = self.next_look(vi, Instant::now());
         match self.polled.iter_mut().find(|(known, _)| known.as_ptr() == Arc::as_ptr(vi)) {
@@ -23,14 +23,15 @@ impl Agent {
         }
     }
 
-    /// When to look next whether the program polls this VI: after once to twice its patience, at a time that it shares with others.
+    /// Returns the time of the next check whether the program polls this VI. The time is one to two times
+    /// [`Looks::patience`] from now, rounded so that checks of several VIs coincide.
     fn next_look(&self, vi: &ViShared, now: Instant) -> Instant {
         let patience = vi.looks.patience();
         let passed = now.saturating_duration_since(self.begin).as_millis() as u64;
         self.begin + Duration::from_millis((passed / patience + 2) * patience)
     }
 
-    /// Looks whether programs still poll those VIs whose time has come.
+    /// Checks whether programs still poll the VIs whose time has come.
     fn look(&mut self, now: Instant) {
         let mut polled = core::mem::take(&mut self.polled);
         polled.retain_mut(|(vi, at)| {
@@ -44,7 +45,8 @@ impl Agent {
         self.polled = polled;
     }
 
-    /// Whether the thread sleeps on the channel. Where it has just got it back, it arms all VIs.
+    /// Returns true if the thread must sleep on the channel. Arms all VIs if the thread has just taken the channel
+    /// back.
     pub(super) fn looks_at_channel(&mut self, now: Instant) -> bool {
         let is_due = self.channel_at.is_some_and(|at| at <= now);
         let own = lock(&self.card.watching).own(is_due);
@@ -60,7 +62,8 @@ impl Agent {
         self.has_channel
     }
 
-    /// Ends attempts whose time is over, and asks again; when to look next.
+    /// Ends attempts that have timed out, and repeats requests and reports that are due. Returns the time of the next
+    /// call.
     pub(super) fn look_at_time(&mut self) -> Option<Instant> {
         let now = Instant::now();
         self.look(now);

@@ -1,4 +1,4 @@
-//! What the device has done is told to the program.
+//! Reports completions of the device to the program.
 
 use crate::access::Keyed;
 use crate::engine::{First, RECEIVE};
@@ -14,7 +14,7 @@ use via::queue::Outcome;
 use via::{AsyncError, CqEntry, DescriptorAddress, Done, Status, ViState, WorkQueueKind};
 
 impl ViShared {
-    /// Takes what the device has done.
+    /// Takes and handles the device's completions.
     #[inline]
     pub(crate) fn poll(&self, core: &mut Core) {
         if let Some(link) = &core.link {
@@ -30,12 +30,13 @@ impl ViShared {
         self.settle(core);
     }
 
-    /// Takes what is in the batch, and what the device has besides. Apart from `poll`, which mostly finds nothing and is to be short then.
+    /// Handles the batch, and all further completions of the device. Separate from `poll`, to keep `poll` short: it
+    /// usually finds nothing.
     #[inline(never)]
     fn take(&self, core: &mut Core, batch: &mut Batch) {
         loop {
             for ended in &*batch {
-                // What follows an error is flushed with the connection.
+                // After an error, later completions are flushed with the connection.
                 if core.link.is_none() {
                     return;
                 }
@@ -52,7 +53,7 @@ impl ViShared {
 
     fn received(&self, core: &mut Core, ended: &Ended) {
         if ended.status.0 == value::IBV_WC_WR_FLUSH_ERR {
-            // The pair has failed; why the far side says.
+            // The pair has failed. The peer reports the reason.
             return;
         }
         let (Some(started), Some(at)) = (core.recv.started.pop_front(), core.recv.work.front())
@@ -76,7 +77,7 @@ impl ViShared {
         self.received_otherwise(core, ended, started, at);
     }
 
-    /// As [`ViShared::received`], of a receive that is not as simple, or has ended in an error.
+    /// Slow path of [`ViShared::received`]: a receive that is not simple, or has ended in an error.
     #[inline(never)]
     fn received_otherwise(
         &self,
@@ -92,7 +93,7 @@ impl ViShared {
         let mut error = match ended.status.0 {
             value::IBV_WC_SUCCESS => started.failed,
             value::IBV_WC_LOC_LEN_ERR | value::IBV_WC_REM_INV_REQ_ERR => Some(Status::LENGTH_ERROR),
-            // A driver's word (rxe's) for a receive that cannot take the message, whyever.
+            // The rxe driver reports this status for every receive that cannot take its message.
             value::IBV_WC_LOC_QP_OP_ERR
                 if started.failed.is_none() && self.is_usable(core, at, WorkQueueKind::Recv) =>
             {
@@ -116,13 +117,13 @@ impl ViShared {
                 return self.completed(core, WorkQueueKind::Recv, outcome);
             }
         }
-        // If there is none, the descriptor's own memory is gone.
+        // Without such an error, the descriptor's own memory is gone.
         let status = error.unwrap_or(Status::PROTECTION_ERROR);
         self.complete(core, WorkQueueKind::Recv, Outcome::error(operation | status));
         self.broken(core, Cause::Descriptor(status), Some(Closing::Broke), First::Flushed, true);
     }
 
-    /// Whether a descriptor of that queue may use all of its memory.
+    /// Returns true if a descriptor of the queue `queue` may use all of its memory.
     #[cold]
     fn is_usable(&self, core: &mut Core, at: DescriptorAddress, queue: WorkQueueKind) -> bool {
         let mut access = core.access(&self.card);
@@ -168,7 +169,7 @@ impl ViShared {
                 let status = Status::PROTECTION_ERROR;
                 (status, Cause::Descriptor(status), Closing::Broke)
             }
-            // The device cannot send: its link is down, above all.
+            // The device cannot send, usually because its link is down.
             _ => {
                 let status = Status::TRANSPORT_ERROR;
                 (status, Cause::Descriptor(status), Closing::Broke)
@@ -177,7 +178,7 @@ impl ViShared {
         self.broken(core, cause, Some(closing), First::In(status), true);
     }
 
-    /// The oldest send that the device has is done.
+    /// Completes the oldest send of the device without an error.
     #[inline]
     pub(super) fn sent_well(&self, core: &mut Core) {
         let Some(started) = core.send.started.pop_front() else { return };
@@ -199,10 +200,10 @@ impl ViShared {
         self.finish_sends(core);
     }
 
-    /// What an RDMA read has brought goes where it belongs.
+    /// Copies the bytes of an RDMA read from the temporary memory to the descriptor's segments.
     ///
     /// # Errors
-    /// The status that it ends in.
+    /// The status with which the descriptor ends.
     #[cold]
     fn read_copy(
         &self,
@@ -215,7 +216,7 @@ impl ViShared {
         core.access(&self.card).scatter(data, &bytes)
     }
 
-    /// A send that failed before the device had it ends in its turn.
+    /// Ends the oldest send, if it had failed before the device got it.
     #[inline]
     pub(super) fn finish_sends(&self, core: &mut Core) {
         if let Some(status) = core.send.started.front().and_then(|first| first.failed) {
@@ -223,21 +224,21 @@ impl ViShared {
         }
     }
 
-    /// The oldest send has failed so.
+    /// Ends the oldest send with `status`, and breaks the connection.
     #[cold]
     fn failed(&self, core: &mut Core, status: Status) {
         let cause = Cause::Descriptor(status);
         self.broken(core, cause, Some(Closing::Broke), First::In(status), true);
     }
 
-    /// The oldest descriptor of a queue is done.
+    /// Completes the oldest descriptor of a queue, and writes the outcome into the descriptor.
     pub(super) fn complete(&self, core: &mut Core, kind: WorkQueueKind, outcome: Outcome) {
         let Some(at) = core.queue(kind).work.front() else { return };
         core.access(&self.card).complete(at, &outcome);
         self.completed(core, kind, outcome);
     }
 
-    /// The oldest descriptor of a queue, which says so itself, is done.
+    /// Completes the oldest descriptor of a queue. The descriptor has its outcome already.
     #[inline(always)]
     fn completed(&self, core: &mut Core, kind: WorkQueueKind, outcome: Outcome) {
         let queue = core.queue(kind);
@@ -247,7 +248,7 @@ impl ViShared {
         }
     }
 
-    /// Tells the threads, callbacks and completion queues that wait for this queue that descriptors are done.
+    /// Notifies threads, callbacks and the completion queue that wait for this queue.
     #[inline(never)]
     fn tell(&self, core: &mut Core, kind: WorkQueueKind) {
         self.hand_out(core, kind);
@@ -263,7 +264,7 @@ impl ViShared {
         }
     }
 
-    /// Gives descriptors that are done to callbacks that want them.
+    /// Passes completed descriptors to waiting callbacks.
     pub(crate) fn hand_out(&self, core: &mut Core, kind: WorkQueueKind) {
         let queue = core.queue(kind);
         while !queue.notify.is_empty() {
@@ -274,7 +275,7 @@ impl ViShared {
         }
     }
 
-    /// Breaks the connection of a VI whose completion queue has run over.
+    /// Breaks the connection of a VI whose completion queue has overflowed.
     pub(super) fn settle(&self, core: &mut Core) {
         if core::mem::take(&mut core.has_overrun) && core.state == ViState::Connected {
             self.broken(core, Cause::CqOverrun, Some(Closing::Broke), First::Flushed, false);

@@ -1,4 +1,4 @@
-//! How a connection ends, and what that does to descriptors.
+//! Ends connections, and the descriptors on them.
 
 use crate::slot::lock;
 use crate::state::{Core, Job, Link, ViShared};
@@ -7,24 +7,24 @@ use via::error::Cause;
 use via::queue::Outcome;
 use via::{AsyncError, ErrorCode, Status, ViState, WorkQueueKind};
 
-/// What the end of a connection does to the first send that is not done.
+/// Result of the first incomplete send when its connection ends.
 #[derive(Clone, Copy)]
 pub(crate) enum First {
-    /// It is flushed as the others are.
+    /// Flushed like the other sends.
     Flushed,
-    /// It ends in that error.
+    /// Ends with this error.
     In(Status),
 }
 
 impl Core {
-    /// No device has the posted receives any more.
+    /// Records that no device has the posted receives any more.
     pub(crate) fn recv_restart(&mut self) {
         self.recv.started.clear();
     }
 }
 
 impl ViShared {
-    /// The connection is broken: the VI is in state ERROR from now on, and the far side is told if `closing` says so.
+    /// Breaks the connection and puts the VI into state ERROR. Notifies the peer if `closing` is given.
     pub(crate) fn broken(
         &self,
         core: &mut Core,
@@ -37,7 +37,8 @@ impl ViShared {
             return;
         }
         if report {
-            // A message that met no receive is told of as such where it should have been received.
+            // If a message found no receive, the receiver's side reports that error. Here the program gets "connection
+            // lost".
             let told = matches!(closing, Some(Closing::NoReceive));
             let code = if told { ErrorCode::ConnLost } else { cause.code() };
             self.card.report(AsyncError::of_vi(self.context, code));
@@ -50,7 +51,7 @@ impl ViShared {
         self.news.notify_all();
     }
 
-    /// Ends the queue pair: when this returns the device uses none of the VI's memory.
+    /// Destroys the queue pair. After this call the device uses no memory of the VI.
     pub(super) fn unlink(&self, core: &mut Core, closing: Option<Closing>) {
         let Some(link) = core.link.take() else { return };
         let Link { pair, name, peer, token, received, .. } = link;
@@ -59,14 +60,15 @@ impl ViShared {
         self.card.job(Job::Close { name, tell });
     }
 
-    /// The far side says that the connection of that token ends.
+    /// Handles the peer's report that the connection with this token ends.
     pub(crate) fn told(&self, token: u64, closing: Closing, received: u32) {
         let core = &mut *lock(&self.core);
         if !core.has(token) || core.state != ViState::Connected {
             return;
         }
         self.poll(core);
-        // What it has received was sent well, though it went before it could say so.
+        // Messages that the peer has received were sent successfully, even if the pair ended before their
+        // acknowledgement.
         while let Some(link) = &core.link
             && link.sent != received
             && received.wrapping_sub(link.sent) < 1 << 31
@@ -91,7 +93,7 @@ impl ViShared {
         self.broken(core, cause, None, First::Flushed, true);
     }
 
-    /// The connection has ended without a word.
+    /// Handles the end of a connection without a report of the peer.
     pub(crate) fn lost(&self, name: u64) {
         let core = &mut *lock(&self.core);
         if core.link.as_ref().is_some_and(|link| link.name == name) {
@@ -100,7 +102,7 @@ impl ViShared {
         }
     }
 
-    /// The peer of the connection of that token asks for a key. One that it may not have ends the connection.
+    /// Handles the peer's question for a key. A question for a key that the peer may not have ends the connection.
     pub(crate) fn asked(
         &self,
         token: u64,
@@ -113,7 +115,7 @@ impl ViShared {
             let core = lock(&self.core);
             let (ViState::Connected, true, Some(link)) = (core.state, core.has(token), &core.link)
             else {
-                // It is being told why.
+                // The peer is being notified of the reason.
                 return Answer::Heard;
             };
             let attributes = &core.attributes;
@@ -133,7 +135,7 @@ impl ViShared {
         Answer::Denied
     }
 
-    /// Ends all sends: the first that is not done as `first` says, the rest are flushed.
+    /// Ends all sends: the first incomplete one as `first` says, and the others as flushed.
     pub(super) fn flush_sends(&self, core: &mut Core, first: First) {
         let mut first = match first {
             First::In(status) => Some(status),
@@ -153,7 +155,7 @@ impl ViShared {
         core.send.started.clear();
     }
 
-    /// Whatever of a queue is not done is done with.
+    /// Flushes the incomplete descriptors of a queue.
     pub(super) fn flush(&self, core: &mut Core, kind: WorkQueueKind) {
         if kind == WorkQueueKind::Send {
             return self.flush_sends(core, First::Flushed);
@@ -165,7 +167,7 @@ impl ViShared {
         }
     }
 
-    /// The program disconnects, and has sent all that could be sent.
+    /// Disconnects for the program, after all possible sends.
     pub(crate) fn end(&self, core: &mut Core) {
         core.state = ViState::Idle;
         core.cause = None;
@@ -178,7 +180,7 @@ impl ViShared {
         self.news.notify_all();
     }
 
-    /// A request for a connection has failed: posted receives stay.
+    /// Undoes a failed attempt to connect. Posted receives stay.
     pub(crate) fn unmade(&self, core: &mut Core) {
         core.link = None;
         core.recv.started.clear();

@@ -1,4 +1,4 @@
-//! What happens to a VI: its descriptors go to the device and come back done, and its connection ends.
+//! The operation of a VI: passes descriptors to the device, takes completions, and ends connections.
 
 mod done;
 mod ending;
@@ -8,7 +8,7 @@ mod sending;
 
 pub(crate) use ending::First;
 
-/// Names of requests: sends and receives end in one completion queue.
+/// Name of a send request. One completion queue gets the completions of sends and of receives.
 const SEND: u64 = 0;
-/// See there.
+/// Name of a receive request.
 const RECEIVE: u64 = 1;

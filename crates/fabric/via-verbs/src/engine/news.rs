@@ -1,4 +1,4 @@
-//! Which news of a VI the NIC's thread is told.
+//! Events of a VI, for the NIC's thread.
 
 use crate::slot::lock;
 use crate::state::{Card, Core, CqShared, Job, ViShared};
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use via::ViState;
 
 impl Card {
-    /// Has the NIC's channel tell of every VI's next completion.
+    /// Arms all VIs, so that the NIC's channel reports the next completion of each.
     pub(crate) fn arm_all(&self) {
         self.all().iter().for_each(|vi| vi.arm(&mut lock(&vi.core)));
     }
 }
 
 impl ViShared {
-    /// Has the thread told of the next completion, and takes what was there before.
+    /// Arms the VI, so that the NIC's channel reports its next completion. Takes the completions from before.
     pub(crate) fn arm(&self, core: &mut Core) {
         if let Some(link) = &mut core.link {
             if !link.is_armed {
@@ -23,7 +23,7 @@ impl ViShared {
         }
     }
 
-    /// Takes what there is news of; whether threads sleep that are told of it.
+    /// Takes the completions after an event, and wakes sleeping threads. Returns true if there was such a thread.
     fn take_news(&self, core: &mut Core) -> bool {
         if let Some(link) = &mut core.link {
             link.is_armed = false;
@@ -35,7 +35,8 @@ impl ViShared {
         core.sleepers > 0
     }
 
-    /// For the thread: there is news of this VI. Returns whether the program polls it, so that the thread need not.
+    /// Handles an event of this VI, on the NIC's thread. Returns true if the program polls the VI or waits for it, so
+    /// that the NIC's thread need not.
     pub(crate) fn stirred(&self) -> bool {
         let core = &mut *lock(&self.core);
         let polls = self.take_news(core) || self.looks.are_new();
@@ -48,7 +49,8 @@ impl ViShared {
         polls
     }
 
-    /// For the thread that has watched `cq`: there is news of this VI. The next watch arms those that are attached to that queue.
+    /// Handles an event of this VI, on a thread that has watched `cq`. The next watch arms the VIs that are attached to
+    /// this queue.
     pub(crate) fn stirred_for(self: &Arc<Self>, cq: &Arc<CqShared>) {
         if !self.is_attached_to(cq) {
             if self.stirred() {
@@ -68,8 +70,8 @@ impl ViShared {
         [&core.send.cq, &core.recv.cq].into_iter().flatten().any(|it| Arc::ptr_eq(it, cq))
     }
 
-    /// For the thread, once in a while: whether the program still polls this VI. If not, the thread is told of what comes from now on, so
-    /// that a descriptor is done though its program makes no call.
+    /// Returns true if the program still polls this VI. The NIC's thread asks now and then. If the program does not
+    /// poll, this call arms the VI. Then descriptors complete although the program makes no call.
     pub(crate) fn is_polled(&self) -> bool {
         if self.looks.are_new() {
             self.looks.lengthen();
@@ -80,13 +82,13 @@ impl ViShared {
         let before = done(core);
         self.arm(core);
         if done(core) != before {
-            // It has waited for the thread.
+            // A completion has waited for the NIC's thread, so the thread must ask again soon.
             self.looks.shorten();
         }
         false
     }
 
-    /// The connection is there.
+    /// Records that the VI is connected, and notifies waiting threads.
     pub(crate) fn connected(&self, core: &mut Core) {
         core.state = ViState::Connected;
         core.attempt = None;

@@ -1,7 +1,7 @@
-//! What is posted goes to the device.
+//! Passes posted descriptors to the device.
 //!
-//! Most descriptors have one segment, and nothing to wait for: they take a short way, with the same checks. Whatever is not as
-//! simple, or not allowed, is read again and goes the way of all others, which says what is wrong with it.
+//! Most descriptors have one segment and need not wait. They take a fast path with the same checks. Other descriptors,
+//! and those that fail a check, are read again on the slow path, which reports errors exactly.
 
 use crate::access::{Access, Keyed};
 use crate::engine::RECEIVE;
@@ -16,7 +16,7 @@ use via::{DescriptorAddress, Memory, Status, ViState, WorkQueueKind};
 pub(super) const NO_KEY: u32 = 0;
 
 impl ViShared {
-    /// Posts a receive.
+    /// Posts a receive for the program.
     ///
     /// # Errors
     /// [`PostError`].
@@ -44,7 +44,7 @@ impl ViShared {
         Ok(())
     }
 
-    /// Posts a send.
+    /// Posts a send for the program.
     ///
     /// # Errors
     /// [`PostError`].
@@ -69,7 +69,7 @@ impl ViShared {
         Ok(())
     }
 
-    /// Gives posted receives to the device.
+    /// Passes posted receives to the device.
     pub(crate) fn feed_receives(&self, core: &mut Core) {
         while core.link.is_some()
             && let Some(at) = core.recv.next()
@@ -108,7 +108,8 @@ impl ViShared {
             }
         }
         if started.failed.is_some() {
-            // A receive that cannot be is one all the same, for the message that meets it to end in an error.
+            // An invalid receive is also posted, with an invalid key. The message that uses the receive then ends in an
+            // error.
             segments.push(Segment { addr: 0, length: 1 << 20, lkey: NO_KEY });
         }
         if let Some(link) = &core.link
@@ -119,7 +120,8 @@ impl ViShared {
         started
     }
 
-    /// The segments of a receive of which some may not be used: which of them a message gets to is the device's to find out.
+    /// Adds the segments of a receive that has invalid segments. The invalid ones get [`NO_KEY`], so the device reports
+    /// an error only if a message reaches one of them.
     #[cold]
     fn partly_keyed(&self, core: &mut Core, work: &Work, segments: &mut Keyed) {
         let mut access = core.access(&self.card);
@@ -131,7 +133,7 @@ impl ViShared {
         }
     }
 
-    /// Memory of the device's for a descriptor with more segments than the device takes.
+    /// Allocates registered memory for a descriptor with more segments than the device accepts.
     #[cold]
     pub(super) fn copy_of(&self, core: &Core, work: &Work) -> Option<(Segment, RegisteredMemory)> {
         let memory = Memory::zeroed(work.length() as usize);

@@ -1,4 +1,4 @@
-//! Sends go to the device, as far as they can be started.
+//! Passes sends to the device.
 
 use crate::access::{Access, Keyed};
 use crate::engine::posting::NO_KEY;
@@ -14,7 +14,7 @@ use via::error::Cause;
 use via::{Control, Status, ViState, WorkQueueKind};
 
 impl ViShared {
-    /// Gives posted sends to the device, as far as they can be started.
+    /// Passes posted sends to the device, until one has to wait.
     pub(crate) fn feed_sends(&self, core: &mut Core) {
         while let Some(at) = core.send.next() {
             let loaded = core.access(&self.card).load(at, WorkQueueKind::Send);
@@ -25,8 +25,8 @@ impl ViShared {
         self.finish_sends(core);
     }
 
-    /// Starts the only send that the device does not have: a message of one segment. False, and nothing has happened, if it is not as simple
-    /// as that.
+    /// Starts a send of one segment, if the device has all sends before it. Returns false, without an effect, if the
+    /// send is not simple.
     #[inline]
     pub(super) fn send_one(&self, core: &mut Core, one: &One) -> bool {
         let Core { link: Some(link), send, recent, .. } = core else { return false };
@@ -58,9 +58,9 @@ impl ViShared {
         true
     }
 
-    /// Whether the next send, which asks for `loaded`, is started.
+    /// Starts the next send, whose work is `loaded`. Returns false if it has to wait.
     fn start_next(&self, core: &mut Core, loaded: Result<&Work, Status>) -> bool {
-        // What follows an error is not started: the connection ends there.
+        // A send after a failed send is not started, because the connection ends with the failure.
         let follows = core.send.started.back().is_some_and(|last| last.failed.is_some());
         if core.state != ViState::Connected || core.link.is_none() || follows {
             return false;
@@ -78,10 +78,10 @@ impl ViShared {
         true
     }
 
-    /// Starts one; false if it has to wait.
+    /// Starts a send. Returns false if it has to wait.
     ///
     /// # Errors
-    /// The status that it ends in.
+    /// The status with which the send ends.
     fn start_send(
         &self,
         core: &mut Core,
@@ -95,14 +95,14 @@ impl ViShared {
             return Err(Status::LENGTH_ERROR);
         }
         if operation == Status::OP_RDMA_READ && !core.attributes.enable_rdma_read {
-            // Both ends must want it.
+            // Both ends must have RDMA enabled.
             return Err(Status::RDMA_PROT_ERROR);
         }
         let is_read = operation == Status::OP_RDMA_READ;
         let request = match work.remote {
             None => Request::Send,
             Some(remote) => {
-                // An error of this side's comes before a question to the far one.
+                // Local errors come before a question to the peer.
                 core.access(&self.card).keyed(&work.data, &mut Keyed::new())?;
                 let key = match length {
                     0 => Some(NO_KEY),
@@ -124,10 +124,10 @@ impl ViShared {
         posted.map(|()| true).map_err(|_| Status::TRANSPORT_ERROR)
     }
 
-    /// Gives a send to the device as it is, or as a copy if it has too many segments.
+    /// Passes a send to the device, in place, or as a copy if the send has too many segments.
     ///
     /// # Errors
-    /// The status that it ends in if its memory cannot be used.
+    /// The status with which the send ends if its memory cannot be used.
     fn hand_over(
         &self,
         core: &mut Core,
@@ -151,7 +151,7 @@ impl ViShared {
         Ok(pair.post_send(SEND, request, &keyed, work.immediate, is_fenced(work)))
     }
 
-    /// The key of the far side's region; `None` while it is not known.
+    /// Returns the key of the peer's region; `None` while this side does not know the key.
     fn remote_key(&self, core: &mut Core, work: &Work, write: bool) -> Option<u32> {
         let remote = work.remote?;
         let is_first = core.send.started.is_empty();
@@ -159,7 +159,7 @@ impl ViShared {
         if let Some(key) = link.keys.get(&(remote.handle, write)) {
             return Some(*key);
         }
-        // Asked when all before it is done: a refusal ends the connection.
+        // Asks only after all earlier sends have completed, because a refusal ends the connection.
         if is_first && !link.asking {
             link.asking = true;
             let question = Question::Key {
@@ -175,7 +175,7 @@ impl ViShared {
         None
     }
 
-    /// The far side has said under which key a region is used: what waits goes on.
+    /// Handles the peer's answer with the key of a region, and starts the sends that wait for the key.
     pub(crate) fn key(&self, name: u64, handle: u32, write: bool, key: Option<u32>) {
         let core = &mut *lock(&self.core);
         let Some(link) = core.link.as_mut().filter(|link| link.name == name) else { return };
@@ -209,10 +209,10 @@ fn is_fenced(work: &Work) -> bool {
     work.control.contains(Control::QFENCE)
 }
 
-/// Gives a send to the device together with its few bytes.
+/// Posts a send that carries its few bytes itself.
 ///
 /// # Errors
-/// The status that it ends in if its memory cannot be used.
+/// The status with which the send ends if its memory cannot be used.
 #[inline]
 fn carry(
     pair: &Pair,

@@ -1,4 +1,4 @@
-//! What all handles of one NIC share.
+//! State that all handles of one NIC share.
 
 use crate::config::Config;
 use crate::regions::Regions;
@@ -23,8 +23,8 @@ pub(crate) struct Waiter {
     pub(crate) name: u64,
 }
 
-/// By which the far side's questions name a connection: a number that others cannot guess, and that ends with the connection. A question
-/// about a connection that a VI has had before therefore finds nothing.
+/// Name of a connection in the peer's questions: a number that others cannot guess. The token ends with its connection,
+/// so a question about an earlier connection of a VI finds nothing.
 pub(crate) struct Token {
     number: u64,
     card: Arc<Card>,
@@ -42,12 +42,12 @@ impl Drop for Token {
     }
 }
 
-/// What a NIC's VIs need of it.
+/// The parts of a NIC that its VIs need.
 pub(crate) struct Card {
     pub(crate) attributes: NicAttributes,
     pub(crate) config: Config,
     pub(crate) offers: Offers,
-    /// Where it listens.
+    /// Address at which the NIC listens.
     pub(crate) at: SocketAddr,
     pub(crate) channel: Arc<Channel>,
     pub(crate) events: Arc<Events>,
@@ -55,7 +55,8 @@ pub(crate) struct Card {
     pub(crate) vi_count: AtomicU32,
     pub(crate) cq_count: AtomicU32,
     pub(crate) dispatcher: Dispatcher,
-    /// Calls of the handler do not keep the card alive. So the device closes with the last handle of the NIC, also during a call.
+    /// A running call of the handler does not keep the card alive. So the device closes with the last handle of the
+    /// NIC, even during a call.
     pub(crate) handler: CurrentHandler,
     pub(crate) waiters: Mutex<Vec<Waiter>>,
     pub(crate) vis: Mutex<HashMap<u64, Weak<ViShared>>>,
@@ -65,7 +66,7 @@ pub(crate) struct Card {
     /// Wakes the NIC's thread.
     pub(crate) bell: Fd,
     pub(crate) watching: Mutex<Watching>,
-    /// Wakes the thread that watches.
+    /// Wakes a thread that watches a completion queue.
     pub(crate) kick: Fd,
     names: AtomicU64,
     random: RandomState,
@@ -77,7 +78,7 @@ impl fmt::Debug for Card {
     }
 }
 
-/// What a card is made of.
+/// Parts from which a card is made.
 pub(crate) struct Parts {
     pub(crate) attributes: NicAttributes,
     pub(crate) config: Config,
@@ -119,39 +120,39 @@ impl Card {
         }
     }
 
-    /// A number that was not used before.
+    /// Returns a new name. Names are never reused.
     pub(crate) fn name(&self) -> u64 {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A token for a new connection of a VI.
+    /// Makes a token for a new connection of a VI.
     pub(crate) fn token(self: &Arc<Card>, vi: &Arc<ViShared>) -> Token {
         let number = self.random.hash_one(self.name());
         lock(&self.connections).insert(number, Arc::downgrade(vi));
         Token { number, card: self.clone() }
     }
 
-    /// Gives the NIC's thread something to do.
+    /// Queues a job for the NIC's thread.
     pub(crate) fn job(&self, job: Job) {
         lock(&self.jobs).push_back(job);
         ring(&self.bell);
     }
 
-    /// Changes which thread sleeps on the channel, and wakes the NIC's thread where that concerns it.
+    /// Changes which thread sleeps on the channel, and wakes the NIC's thread if it has to act.
     pub(crate) fn turn(&self, change: impl FnOnce(&mut Watching) -> bool) {
-        // The lock is given back before the system call.
+        // Releases the lock before the system call.
         let wakes = change(&mut lock(&self.watching));
         if wakes {
             ring(&self.bell);
         }
     }
 
-    /// The VI of that name.
+    /// Returns the VI with this name.
     pub(crate) fn vi(&self, name: u64) -> Option<Arc<ViShared>> {
         lock(&self.vis).get(&name)?.upgrade()
     }
 
-    /// VIs that have been armed and have a completion, as the channel tells of them.
+    /// Returns the armed VIs whose completions the channel reports.
     pub(crate) fn news(&self) -> impl Iterator<Item = Arc<ViShared>> {
         core::iter::from_fn(|| self.channel.news()).filter_map(|name| self.vi(name))
     }
@@ -161,12 +162,12 @@ impl Card {
         lock(&self.vis).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// The VI whose connection has that token.
+    /// Returns the VI whose connection has this token.
     pub(crate) fn connected(&self, token: u64) -> Option<Arc<ViShared>> {
         lock(&self.connections).get(&token)?.upgrade()
     }
 
-    /// Tells the error handler, in its turn.
+    /// Queues a call of the program's error handler.
     pub(crate) fn report(&self, error: AsyncError) {
         if let Some(call) = self.handler.call_for(error) {
             self.dispatcher.run(call);
@@ -198,13 +199,13 @@ impl Card {
         Ok(())
     }
 
-    /// When it returns, no thread uses what it has found in the table before.
+    /// Waits until no thread uses a region that it had found in the table before this call.
     fn wait_for_vis(&self) {
         self.all().iter().for_each(|vi| drop(lock(&vi.core)));
     }
 }
 
-/// Makes an eventfd readable. It fails only where that is readable already.
+/// Makes an eventfd readable. The write fails only if the eventfd is readable already.
 pub(crate) fn ring(bell: &Fd) {
     let _ = call::write(bell.raw(), &1u64.to_ne_bytes());
 }

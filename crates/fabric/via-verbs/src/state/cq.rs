@@ -1,4 +1,4 @@
-//! Completion queues: entries of queues whose descriptors are done.
+//! Completion queues: entries for work queues with completed descriptors.
 
 use crate::slot::lock;
 use crate::state::{Card, ViShared, ring};
@@ -17,25 +17,25 @@ pub(crate) struct Entries {
     pub(crate) watched: Watched,
 }
 
-/// What a thread that watches the queue does.
+/// State of the thread that watches the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// There is none.
+    /// No thread watches.
     Not,
-    /// It looks whether there is an entry before it sleeps, or because it has one.
+    /// The thread is awake: it checks for an entry before it sleeps, or has found one.
     Awake,
-    /// It is to be woken when there is one.
+    /// The thread sleeps, and must be woken when the queue gets an entry.
     Asleep,
 }
 
-/// A completion queue, as its handle and its VIs have it.
+/// The part of a completion queue that its handle and its VIs share.
 pub(crate) struct CqShared {
     pub(crate) card: Arc<Card>,
     pub(crate) context: u64,
     pub(crate) inner: Mutex<Entries>,
     pub(crate) news: Condvar,
     wanted: AtomicBool,
-    /// Work queues that are attached.
+    /// Number of attached work queues.
     pub(crate) attached: AtomicU32,
     pub(crate) vis: Mutex<Vec<Weak<ViShared>>>,
 }
@@ -66,12 +66,12 @@ impl CqShared {
         }
     }
 
-    /// Whether a thread, a callback or a signal waits for an entry.
+    /// Returns true if a thread, a callback or a signal waits for an entry.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst)
     }
 
-    /// Takes an entry in; false if there is no room.
+    /// Adds an entry. Returns false if the queue is full.
     pub(crate) fn enter(&self, entry: CqEntry) -> bool {
         let inner = &mut *lock(&self.inner);
         if inner.entries.len() >= inner.capacity as usize {
@@ -87,12 +87,12 @@ impl CqShared {
         true
     }
 
-    /// Whether it is of that NIC.
+    /// Returns true if the queue belongs to this NIC.
     pub(crate) fn is_of(&self, card: &Arc<Card>) -> bool {
         Arc::ptr_eq(&self.card, card)
     }
 
-    /// A work queue of that VI is attached.
+    /// Attaches a work queue of this VI.
     pub(crate) fn attach(&self, vi: &Arc<ViShared>) {
         self.attached.fetch_add(1, Ordering::Relaxed);
         let mut vis = lock(&self.vis);
@@ -123,7 +123,7 @@ impl CqShared {
         self.wanted.store(wanted, Ordering::SeqCst);
     }
 
-    /// A thread begins to watch, or ends. Whether one was watching.
+    /// Changes the state of the watching thread. Returns true if a thread was watching before.
     pub(crate) fn watched(&self, watched: Watched) -> bool {
         let inner = &mut *lock(&self.inner);
         let was = core::mem::replace(&mut inner.watched, watched);
@@ -131,7 +131,7 @@ impl CqShared {
         was != Watched::Not
     }
 
-    /// The thread that watches goes to sleep; false if there is an entry.
+    /// Records that the watching thread goes to sleep. Returns false if there is an entry.
     pub(crate) fn watcher_sleeps(&self) -> bool {
         let inner = &mut *lock(&self.inner);
         let sleeps = inner.entries.is_empty();

@@ -1,4 +1,4 @@
-//! What the NIC's thread is asked to do.
+//! Jobs for the NIC's thread.
 
 use crate::slot::Slot;
 use crate::state::ViShared;
@@ -9,18 +9,18 @@ use std::time::Instant;
 use via::NetAddress;
 use via::error::ConnectError;
 
-/// How a thread that accepts is told what has become of it. It sleeps until it is told: where this is dropped without an answer, the VI or
-/// the request is no longer what it was.
+/// Reports the result of an accept to the thread that waits for it. Dropping this value without an answer reports
+/// `Timeout`: the VI or the request has changed meanwhile.
 pub(crate) struct Accepted(Slot<Result<(), ConnectError>>);
 
 impl Accepted {
-    /// For the NIC's thread, and where the answer comes.
+    /// Returns the sending part, for the NIC's thread, and the slot for the answer.
     pub(crate) fn new() -> (Accepted, Slot<Result<(), ConnectError>>) {
         let slot = Slot::new();
         (Accepted(slot.clone()), slot)
     }
 
-    /// What has become of it.
+    /// Reports the result.
     pub(crate) fn answer(self, outcome: Result<(), ConnectError>) {
         self.0.put(outcome);
     }
@@ -28,12 +28,12 @@ impl Accepted {
 
 impl Drop for Accepted {
     fn drop(&mut self) {
-        // Nothing, where there is an answer.
+        // Has no effect after an answer.
         self.0.put(Err(ConnectError::Timeout));
     }
 }
 
-/// What the thread is asked to do.
+/// A job for the NIC's thread.
 pub(crate) enum Job {
     /// Connect a VI.
     Connect {
@@ -45,18 +45,18 @@ pub(crate) enum Job {
         until: Option<Instant>,
         is_peer: bool,
     },
-    /// Accept a request that the program has.
+    /// Accept a request that the program holds.
     Accept { name: u64, vi: Arc<ViShared>, accepted: Accepted },
-    /// Refuse it.
+    /// Refuse a request.
     Reject { name: u64, refusal: Refusal },
-    /// An attempt is over.
+    /// Forget an attempt that is over.
     Forget { name: u64 },
-    /// Ask the far side for a key.
+    /// Ask the peer for a key.
     Ask { to: SocketAddr, question: Question, vi: u64, name: u64 },
-    /// A connection is over; the far side may have to be told.
+    /// Close a connection, and notify the peer if `tell` is given.
     Close { name: u64, tell: Option<(SocketAddr, Question)> },
-    /// There was news of a VI that the program polls: look whether it goes on.
+    /// Check later whether the program still polls this VI, which has had an event.
     Polled(Weak<ViShared>),
-    /// The NIC is closed.
+    /// End the thread, because the NIC is closed.
     End,
 }

@@ -1,18 +1,18 @@
-//! How often a program looks at a VI, by which the NIC's thread knows whether it is needed.
+//! Counts a program's polls of a VI, from which the NIC's thread knows whether the VI needs the thread.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// How often the program looks at a VI, as the NIC's thread sees it.
+/// Number of polls of a VI by the program, and the number that the NIC's thread has seen.
 pub(crate) struct Looks {
-    /// Counted by threads that have the VI's lock.
+    /// Number of polls. Only threads that hold the VI's lock write it.
     count: AtomicU32,
-    /// The count when the thread last saw it.
+    /// Number of polls at the NIC thread's last check.
     seen: AtomicU32,
     /// See [`Looks::patience`].
     patience: AtomicU32,
 }
 
-/// Milliseconds, see [`Looks::patience`]: at first, and at most.
+/// Initial and largest value of [`Looks::patience`], in milliseconds.
 const PATIENCE: u32 = 4;
 const PATIENCE_MAX: u32 = 32;
 
@@ -22,30 +22,30 @@ impl Looks {
         Looks { count, seen, patience }
     }
 
-    /// The program looks. For threads that have the VI's lock.
+    /// Counts a poll. The caller must hold the VI's lock.
     #[inline]
     pub(crate) fn count(&self) {
         self.count.store(self.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// For the NIC's thread: whether the program has looked since it last asked.
+    /// Returns true if the program has polled since the last call. Only the NIC's thread calls this.
     pub(crate) fn are_new(&self) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         self.seen.swap(count, Ordering::Relaxed) != count
     }
 
-    /// After how many milliseconds the thread asks again: a power of two.
+    /// Returns the time until the NIC thread's next check, in milliseconds: a power of two.
     pub(crate) fn patience(&self) -> u64 {
         self.patience.load(Ordering::Relaxed).into()
     }
 
-    /// The program has looked: the thread asks less often.
+    /// Doubles the time between checks, after the program has polled.
     pub(crate) fn lengthen(&self) {
         let patience = self.patience.load(Ordering::Relaxed);
         self.patience.store((2 * patience).min(PATIENCE_MAX), Ordering::Relaxed);
     }
 
-    /// The program may not look at all: the thread asks soon.
+    /// Resets the time between checks to the shortest, because the program may not poll.
     pub(crate) fn shorten(&self) {
         self.patience.store(PATIENCE, Ordering::Relaxed);
     }

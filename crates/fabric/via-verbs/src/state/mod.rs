@@ -1,4 +1,4 @@
-//! The state of everything: what all handles of a NIC share, its VIs, its completion queues, and what its thread is asked to do.
+//! State: the shared state of a NIC, its VIs, its completion queues, and the jobs of its thread.
 
 mod card;
 mod cq;

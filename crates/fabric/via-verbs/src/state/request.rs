@@ -1,19 +1,19 @@
-//! A request for a connection that has come.
+//! A received request for a connection.
 
 use crate::state::{Card, Job};
 use crate::wire::Refusal;
 use std::sync::Arc;
 use via::{NetAddress, ViAttributes};
 
-/// A request for a connection. One that is dropped without an answer is refused.
+/// A request for a connection. Dropping it without an answer refuses it.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) card: Arc<Card>,
-    /// Its identifier, in the thread.
+    /// Name of the request's identifier in the NIC's thread.
     pub(crate) name: u64,
     pub(crate) remote: NetAddress,
     pub(crate) attributes: ViAttributes,
-    /// What its requester is told when it is rejected.
+    /// Refusal that the requester gets if this value is dropped or rejected.
     pub(crate) refusal: Refusal,
     pub(crate) is_answered: bool,
 }

@@ -1,4 +1,4 @@
-//! A VI: its queues and its connection.
+//! A VI's queues and connection.
 
 use crate::access::{Access, Recent};
 use crate::slot::Slot;
@@ -13,16 +13,16 @@ use via::event::ViCallback;
 use via::queue::WorkQueue;
 use via::{DescriptorAddress, Ptag, Status, ViAttributes, ViState, WorkQueueKind};
 
-/// What a request's descriptor is done with.
+/// A descriptor's data for its completion.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) operation: Status,
     pub(crate) length: u32,
-    /// The message uses up a receive.
+    /// True if the message consumes a receive.
     pub(crate) consumes: bool,
-    /// What was wrong when it was started.
+    /// Error that was found at the start, if any.
     pub(crate) failed: Option<Status>,
-    /// Where the bytes are that the device could not be handed as they lie, and where they belong.
+    /// Temporary memory for bytes that the device could not take in place, and the segments to which the bytes belong.
     pub(crate) copy: Option<Box<(RegisteredMemory, Segments)>>,
 }
 
@@ -35,7 +35,7 @@ impl Started {
 /// A work queue.
 pub(crate) struct Queue {
     pub(crate) work: WorkQueue,
-    /// Those of its descriptors that the device has, or that ended before it had them.
+    /// Descriptors that the device has, or that ended before the device got them.
     pub(crate) started: VecDeque<Started>,
     pub(crate) notify: VecDeque<ViCallback>,
     pub(crate) cq: Option<Arc<CqShared>>,
@@ -46,31 +46,31 @@ impl Queue {
         Queue { work: WorkQueue::new(depth), started: VecDeque::new(), notify: VecDeque::new(), cq }
     }
 
-    /// The oldest descriptor that the device does not have yet.
+    /// Returns the oldest descriptor that the device does not have yet.
     #[inline]
     pub(crate) fn next(&self) -> Option<DescriptorAddress> {
         self.work.pending(self.started.len() as u32)
     }
 }
 
-/// The queue pair of a connection.
+/// A connection and its queue pair.
 pub(crate) struct Link {
     pub(crate) pair: Pair,
-    /// Its identifier, in the thread.
+    /// Name of the connection's identifier in the NIC's thread.
     pub(crate) name: u64,
-    /// Where the far NIC listens.
+    /// Address at which the remote NIC listens.
     pub(crate) peer: SocketAddr,
-    /// What the far side calls the connection.
+    /// Token by which the peer names the connection.
     pub(crate) token: u64,
-    /// What this side calls it.
+    /// Token by which this side names the connection.
     pub(crate) own: Token,
-    /// Keys of the far side's regions, to write and to read.
+    /// Keys of the peer's regions, by handle and access (true for writes).
     pub(crate) keys: HashMap<(u32, bool), u32>,
-    /// The far side has been asked for one.
+    /// True while a question for a key is in progress.
     pub(crate) asking: bool,
-    /// The thread is told of the next completion, or has been told of one and has not come yet.
+    /// True if the channel will report the next completion, or has reported one that the thread has not handled yet.
     pub(crate) is_armed: bool,
-    /// Messages received, and sent, that use up receives.
+    /// Numbers of messages received and sent that consume receives.
     pub(crate) received: u32,
     pub(crate) sent: u32,
 }
@@ -92,7 +92,7 @@ impl Link {
     }
 }
 
-/// What changes of a VI.
+/// State of a VI that changes, under the VI's lock.
 pub(crate) struct Core {
     pub(crate) attributes: ViAttributes,
     pub(crate) ptag: Ptag,
@@ -101,21 +101,21 @@ pub(crate) struct Core {
     pub(crate) link: Option<Link>,
     pub(crate) send: Queue,
     pub(crate) recv: Queue,
-    /// The attempt to connect that is under way, and where its end is told.
+    /// Name of the current attempt to connect. `result` gets its outcome.
     pub(crate) attempt: Option<u64>,
     pub(crate) result: Option<Slot<Result<ViAttributes, ConnectError>>>,
-    /// Threads that sleep.
+    /// Number of sleeping threads.
     pub(crate) sleepers: u32,
     pub(crate) recent: Recent,
     pub(crate) overrun: bool,
-    /// A completion queue has had no room: the connection is to be broken.
+    /// Set after a completion queue had no room. The connection must be broken.
     pub(crate) has_overrun: bool,
 }
 
-/// A VI, as its handle, its completion queues and the thread have it.
+/// The part of a VI that its handle, its completion queues and the NIC's thread share.
 pub(crate) struct ViShared {
     pub(crate) card: Arc<Card>,
-    /// What the NIC calls it.
+    /// Name of the VI at the NIC.
     pub(crate) name: u64,
     pub(crate) context: u64,
     pub(crate) core: Mutex<Core>,
@@ -134,7 +134,7 @@ impl Core {
         Access { regions: &card.regions, recent: &mut self.recent, ptag: self.ptag }
     }
 
-    /// Whether its connection has that token.
+    /// Returns true if the connection has this token.
     pub(crate) fn has(&self, token: u64) -> bool {
         self.link.as_ref().is_some_and(|link| link.own.number() == token)
     }
@@ -146,8 +146,8 @@ impl Core {
         }
     }
 
-    /// Whether news of its completions are wanted while no thread polls: for callbacks, completion queues, and sends that wait for a peer's key or
-    /// for room. A thread that sleeps asks for them itself, whenever it wakes.
+    /// Returns true if the VI must be armed while no thread polls: for callbacks, completion queues, and sends that
+    /// wait for a peer's key or for room. A sleeping thread arms the VI itself whenever it wakes.
     pub(crate) fn wants(&self) -> bool {
         let cq = |queue: &Queue| queue.cq.as_ref().is_some_and(|cq| cq.is_wanted());
         !self.send.notify.is_empty()

@@ -1,43 +1,45 @@
-//! Which thread sleeps on the channel that tells of completions: the NIC's own, or one of the program's
+//! Decides which thread sleeps on the channel that reports completions: the NIC's thread, or a thread of the program
 //! ([`CompletionQueue::watch`](via::CompletionQueue::watch)).
 //!
-//! A program that watches comes back as soon as it has passed on what came. The NIC's thread therefore leaves the channel to it from the
-//! first watch on, and looks from time to time whether the program still watches. It takes the channel back when the program no longer does,
-//! and at once when a thread goes to sleep that only the NIC's thread wakes.
+//! A program's watching thread usually watches again as soon as it has passed on the events. So the NIC's thread leaves
+//! the channel to the program from the first watch on, and checks now and then whether the program still watches. If
+//! not, the NIC's thread takes the channel back. The NIC's thread also takes the channel back at once when a thread
+//! goes to sleep that only the NIC's thread wakes.
 
-/// What the NIC's thread does about the channel.
+/// Action of the NIC's thread on the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// It sleeps on it.
+    /// Sleeps on the channel.
     Sleeps,
-    /// As [`Own::Sleeps`], and VIs whose completions the program has taken as the watcher may not be armed: it arms all.
+    /// Sleeps on the channel, and first arms all VIs: a watching program may have left them unarmed.
     Arms,
-    /// It leaves it to the program, and looks again later whether that still watches.
+    /// Leaves the channel to the program, and checks later whether the program still watches.
     Looks,
-    /// It leaves it to a thread that has been asleep since it looked last, and is told when that is awake.
+    /// Leaves the channel to a thread that has slept since the last check. That thread notifies the NIC's thread when
+    /// it wakes.
     Rests,
 }
 
-/// Who watches. What functions return that take an event: whether the NIC's thread is to be woken.
+/// State of the watching. Methods that return a bool return true if the caller must wake the NIC's thread.
 #[derive(Debug)]
 pub(crate) struct Watching {
     own: Own,
-    /// A thread of the program's sleeps on the channel.
+    /// True while a thread of the program sleeps on the channel.
     is_in: bool,
-    /// Whether one has begun to since the NIC's thread looked.
+    /// True if a watch has begun since the NIC thread's last check.
     is_new: bool,
-    /// Threads that sleep until the NIC's thread has news for them.
+    /// Number of threads that sleep until the NIC's thread has an event for them.
     sleepers: u32,
-    /// The queue that was watched last, whose VIs may not be armed.
+    /// Queue that was watched last. Its VIs may be unarmed.
     left: Option<usize>,
 }
 
-/// What is to be done as a watch begins.
+/// Actions of the caller when a watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Begins {
-    /// The NIC's thread is to be woken.
+    /// The caller must wake the NIC's thread.
     pub(crate) wakes: bool,
-    /// Another queue was watched before: all VIs are to be armed.
+    /// The caller must arm all VIs, because another queue was watched before.
     pub(crate) arms: bool,
 }
 
@@ -46,7 +48,7 @@ impl Watching {
         Watching { own: Own::Sleeps, is_in: false, is_new: false, sleepers: 0, left: None }
     }
 
-    /// A thread of the program's is going to sleep on the channel, for that queue; `None` if it may not.
+    /// Records that a thread of the program goes to sleep on the channel, for `queue`. Returns `None` if it may not.
     pub(crate) fn begin(&mut self, queue: usize) -> Option<Begins> {
         if self.is_in || self.sleepers > 0 {
             return None;
@@ -61,20 +63,20 @@ impl Watching {
         Some(Begins { wakes: had_channel, arms })
     }
 
-    /// It is awake, and has left VIs unarmed.
+    /// Records that the watching thread is awake. It may have left VIs unarmed.
     pub(crate) fn end(&mut self) -> bool {
         self.is_in = false;
         let (own, wakes) = match self.own {
             Own::Looks => (Own::Looks, false),
             Own::Rests => (Own::Looks, true),
-            // Another thread's sleep has given it the channel meanwhile.
+            // Meanwhile another thread went to sleep, and so the NIC's thread got the channel.
             Own::Sleeps | Own::Arms => (Own::Arms, true),
         };
         self.own = own;
         wakes
     }
 
-    /// A thread is going to sleep until the NIC's thread has news for it.
+    /// Records that a thread goes to sleep until the NIC's thread has an event for it.
     pub(crate) fn sleeper(&mut self) -> bool {
         self.sleepers += 1;
         let had_channel = matches!(self.own, Own::Sleeps | Own::Arms);
@@ -84,12 +86,12 @@ impl Watching {
         !had_channel
     }
 
-    /// It is awake.
+    /// Records that such a thread is awake.
     pub(crate) fn no_sleeper(&mut self) {
         self.sleepers -= 1;
     }
 
-    /// For the NIC's thread: what it does from now on. `is_due`: it has left the channel alone for a while, and looks again.
+    /// Returns the next action of the NIC's thread. `is_due` is true if the time for a check has come.
     pub(crate) fn own(&mut self, is_due: bool) -> Own {
         if self.own == Own::Looks && is_due && !core::mem::take(&mut self.is_new) {
             self.own = if self.is_in { Own::Rests } else { Own::Arms };
@@ -165,7 +167,7 @@ mod tests {
         assert!(watching.begin(1).is_some_and(|it| it.wakes));
     }
 
-    /// The watcher leaves the VIs unarmed whose completions it takes, after the NIC's thread has armed all.
+    /// After the NIC's thread has armed all VIs, the watching thread takes completions and leaves their VIs unarmed.
     #[test]
     fn all_is_armed_again_after_a_watch_during_which_the_channel_was_taken_back() {
         let mut watching = Watching::new();
@@ -177,7 +179,7 @@ mod tests {
         assert_eq!(watching.own(false), Own::Sleeps);
     }
 
-    /// The NIC's thread may never get the channel back in between.
+    /// The NIC's thread may never get the channel between the two watches.
     #[test]
     fn all_is_armed_when_another_queue_is_watched() {
         let mut watching = Watching::new();

@@ -1,4 +1,4 @@
-//! What tests in the guest of `scripts/lab` are written with.
+//! Helpers of the tests that run in the guest of `scripts/lab`.
 
 use sovia_verbs::live::{CQS, IDS, PAIRS, REGIONS};
 use std::path::Path;
@@ -12,14 +12,14 @@ use via::{
 };
 use via_verbs::{Config, VerbsNic, VerbsVi};
 
-/// The guest's address.
+/// Address of the guest.
 pub(crate) const AT: &str = "10.77.0.1";
-/// Longer than a packet.
+/// Length of a message that needs several packets.
 pub(crate) const LONG: usize = 1 << 16;
-/// A watchdog: the NIC is emulated.
+/// Watchdog time. It is long, because the guest emulates its NIC.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// What the tests count belongs to the whole process, and what they change to the whole guest: one at a time. `None`, and a word about
-/// it, outside the guest.
+/// Locks the guest for one test, because the tests count objects of the whole process and change the whole guest.
+/// Outside the guest, prints a line and returns `None`.
 pub(crate) fn in_the_lab(test: &str) -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     let is_guest =
@@ -29,29 +29,30 @@ pub(crate) fn in_the_lab(test: &str) -> Option<MutexGuard<'static, ()>> {
         return None;
     }
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // What the guest has before any test.
+    // Stores the guest's state before the first test.
     BEFORE.get_or_init(kernel);
     Some(one)
 }
 
 static BEFORE: OnceLock<String> = OnceLock::new();
 
-/// The kernel's own count of what all processes have of its devices for RDMA: queue pairs, regions, identifiers and the like.
+/// Returns the kernel's count of the objects that all processes have on its RDMA devices: queue pairs, regions,
+/// identifiers and others.
 fn kernel() -> String {
     let output = Command::new("rdma").args(["resource", "show"]).output().expect("iproute2");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
-    // `scripts/lab/wire` adds a device, which has some of each by itself.
+    // Ignores other devices: `scripts/lab/wire` adds one, which always has some objects.
     let line = text.lines().find(|line| line.contains("rxe0")).expect("the guest's device");
-    // The open device itself is librdmacm's, which keeps it until its process ends.
+    // Ignores the open device itself: librdmacm keeps it open until the process ends.
     line.split(" ctx ").next().expect("a part").to_owned()
 }
 
-/// Nothing is left of any NIC, by this process's counts and by the kernel's.
+/// Checks that no object of any NIC is left, in this process and in the kernel.
 pub(crate) fn all_gone() {
     assert_eq!(live(), [0; 4]);
     let begin = Instant::now();
-    // What a process had that has been killed goes with its last reference.
+    // The kernel frees a killed process's objects only with their last reference, so the check repeats.
     while Some(&kernel()) != BEFORE.get() {
         assert!(begin.elapsed() < PATIENCE, "{} instead of {:?}", kernel(), BEFORE.get());
         thread::sleep(Duration::from_millis(10));
@@ -63,12 +64,12 @@ pub(crate) fn open(place: &str) -> Result<VerbsNic, String> {
     VerbsNic::open(&config).map_err(|why| why.to_string())
 }
 
-/// A NIC with a port of its own.
+/// Opens a NIC with a port of its own.
 pub(crate) fn nic() -> VerbsNic {
     open(&format!("{AT}:0")).expect("the guest's NIC")
 }
 
-/// A VI with room for one message each way.
+/// A VI with memory for one message each way.
 pub(crate) struct End {
     pub(crate) vi: VerbsVi,
     pub(crate) memory: Memory,
@@ -95,14 +96,14 @@ impl End {
         self.vi.post_recv(self.prepared(0, 128)).expect("posted");
     }
 
-    /// The status of a send.
+    /// Sends a message, and returns the status of the send.
     pub(crate) fn send(&self, byte: u8) -> Status {
         self.memory.write(128 + self.len, &vec![byte; self.len]);
         self.vi.post_send(self.prepared(64, 128 + self.len)).expect("posted");
         self.vi.send_wait(Some(PATIENCE)).expect("it is done").status
     }
 
-    /// The bytes of the next message.
+    /// Waits for the next message, and returns its bytes.
     pub(crate) fn received(&self) -> Option<Vec<u8>> {
         let done = self.vi.recv_wait(Some(PATIENCE)).expect("it is done");
         let mut bytes = vec![0; self.len];
@@ -110,7 +111,7 @@ impl End {
         done.result().ok().map(|_| bytes)
     }
 
-    /// A message there and back.
+    /// Sends a message, and checks that the peer returns it.
     pub(crate) fn is_echoed(&self, byte: u8) {
         assert!(!self.send(byte).intersects(Status::ERROR_MASK), "byte {byte}");
         let bytes = self.received().expect("it comes back");
@@ -119,7 +120,7 @@ impl End {
     }
 }
 
-/// Sends back what comes to the address `server`, of one client after the other.
+/// Returns the messages of clients that connect to the address `server`, one client after the other.
 pub(crate) fn echo(nic: &VerbsNic, len: usize, clients: usize) {
     for _ in 0..clients {
         let end = End::new(nic, len);
@@ -138,7 +139,7 @@ pub(crate) fn echo(nic: &VerbsNic, len: usize, clients: usize) {
     }
 }
 
-/// Connects, again and again while the far side is not there yet.
+/// Connects, and tries again while the peer is not there yet.
 pub(crate) fn connect(nic: &VerbsNic, end: &End, host: &[u8]) {
     let (own, server) = (nic.address(b"client"), NetAddress::new(host, b"server"));
     let begin = Instant::now();
@@ -149,12 +150,12 @@ pub(crate) fn connect(nic: &VerbsNic, end: &End, host: &[u8]) {
     assert_eq!(end.vi.state(), ViState::Connected);
 }
 
-/// What this process has of the NIC's: queue pairs, registrations, completion queues and identifiers.
+/// Returns the numbers of this process's queue pairs, registrations, completion queues and identifiers.
 pub(crate) fn live() -> [usize; 4] {
     [&PAIRS, &REGIONS, &CQS, &IDS].map(|count| count.get())
 }
 
-/// Ends an end, then a NIC, and sees that nothing is left.
+/// Drops the ends and then the NIC, and checks that no object is left.
 pub(crate) fn nothing_left(nic: VerbsNic, ends: Vec<End>) {
     for end in ends {
         nic.deregister_mem(end.handle).expect("nothing uses the memory");
