@@ -1,4 +1,4 @@
-//! Which provider, and what it is like.
+//! Choice of a provider, and its limits.
 
 use crate::error::Error;
 use crate::library::{Library, VERSION};
@@ -22,33 +22,33 @@ const MR_ALLOCATED: c_int = 1 << 5;
 pub(crate) const MR_PROV_KEY: c_int = 1 << 6;
 const MR_MODE: c_int = MR_LOCAL | MR_VIRT_ADDR | MR_ALLOCATED;
 
-/// Parts of memory that one move has at most, whatever the provider takes: a peer is told of each.
+/// Largest number of memory parts in one move, even if the provider allows more: a peer gets the address of each.
 pub const PARTS_MAX: usize = 16;
 
-/// What a provider allows.
+/// Limits of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that go without the buffer being needed any more.
+    /// Largest message, in bytes, whose buffer is free again when the send returns.
     pub inject: usize,
-    /// Parts of memory of one message.
+    /// Largest number of memory parts in one message.
     pub parts: usize,
-    /// Bytes of the longest message.
+    /// Largest message in bytes.
     pub longest: usize,
-    /// Operations that may be under way to others.
+    /// Largest number of operations in progress to peers.
     pub sends: usize,
-    /// And from others.
+    /// Largest number of operations in progress from peers.
     pub receives: usize,
-    /// Memory that the endpoint uses has to be registered.
+    /// True if the provider requires that the endpoint's memory is registered.
     pub registers: bool,
-    /// The provider gives registrations their keys.
+    /// True if the provider chooses the keys of registrations.
     pub(crate) gives_keys: bool,
-    /// Bits that a key may have.
+    /// Mask of the bits that a key may have.
     pub(crate) keys: u64,
-    /// A part of a region is named by its address, and not by where in the region it begins.
+    /// True if a remote part of a region is named by its address, false if by its offset in the region.
     pub(crate) by_address: bool,
 }
 
-/// A provider's answer.
+/// A provider's answer to `fi_getinfo`.
 #[derive(Debug)]
 pub(crate) struct Choice {
     library: &'static Library,
@@ -57,7 +57,7 @@ pub(crate) struct Choice {
 
 impl Drop for Choice {
     fn drop(&mut self) {
-        // SAFETY: it came from the library, and nothing else has it.
+        // SAFETY: the pointer came from this library, and no other value owns it.
         unsafe { (self.library.freeinfo)(self.info) };
     }
 }
@@ -67,8 +67,9 @@ fn text(name: &str) -> Result<CString, Error> {
 }
 
 impl Choice {
-    /// A provider's first answer: its endpoint at that address of this host's, with a port or another service, or
-    /// wherever it likes. Where it can leave the keys of registrations to its user it is to do that: its own may be guessed.
+    /// Asks libfabric for an endpoint of a provider, and returns the first answer. `node` and `service` are an address
+    /// of this host and a port or other service. Without them the provider chooses an address. The request prefers keys
+    /// that the caller chooses: a peer may guess a provider's keys.
     pub(crate) fn of(
         library: &'static Library,
         provider: &str,
@@ -87,13 +88,15 @@ impl Choice {
         let name = text(provider)?;
         let [node_text, service_text] = [node, service].map(|it| it.map(text).transpose());
         let (node_text, service_text) = (node_text?, service_text?);
-        // SAFETY: without an argument it makes an empty one, of which each pointer used here is set.
+        // SAFETY: with a null argument, fi_dupinfo makes an empty structure. Each pointer in it that is used here is
+        // valid.
         let hints = unsafe { (library.dupinfo)(null()) };
         if hints.is_null() {
             return Err(Error::Library("libfabric has no memory".into()));
         }
         let hints = Choice { library, info: hints };
-        // SAFETY: as above; the name is allocated as the library frees it.
+        // SAFETY: fi_dupinfo has made each structure that is written here. The name is allocated with the function that
+        // the library's free matches.
         unsafe {
             let info = &mut *hints.info;
             info.caps = MSG | RMA;
@@ -110,7 +113,7 @@ impl Choice {
         let mut found = null_mut();
         let pointer = |it: &Option<CString>| it.as_ref().map_or(null(), |it| it.as_ptr());
         let flags = if node.is_some() || service.is_some() { SOURCE } else { 0 };
-        // SAFETY: all pointers are good for the call.
+        // SAFETY: all pointers are to live locals, and the strings end with a zero byte.
         let result = unsafe {
             let (node, service) = (pointer(&node_text), pointer(&service_text));
             (library.getinfo)(VERSION, node, service, flags, hints.info, &raw mut found)
@@ -123,9 +126,9 @@ impl Choice {
         Ok(Choice { library, info: found })
     }
 
-    /// The provider's own name.
+    /// Returns the name by which the provider calls itself.
     pub(crate) fn name(&self) -> String {
-        // SAFETY: answers name their provider.
+        // SAFETY: an answer always has fabric attributes. Their name is null or a C string.
         unsafe {
             let name = (*(*self.info).fabric_attr).prov_name;
             if name.is_null() {
@@ -136,7 +139,7 @@ impl Choice {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        // SAFETY: all parts of an answer are there.
+        // SAFETY: libfabric fills in every attribute structure of an answer.
         unsafe {
             let info = &*self.info;
             let (tx, rx, ep) = (&*info.tx_attr, &*info.rx_attr, &*info.ep_attr);

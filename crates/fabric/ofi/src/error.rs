@@ -1,42 +1,42 @@
-//! What goes wrong.
+//! Errors.
 
 use core::ffi::c_int;
 
-/// Why libfabric does not do something.
+/// Error of libfabric, or of its loading.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The library is not there, or is none that this program can use.
+    /// The library is missing, or this program cannot use it.
     #[error("cannot load libfabric: {0}; install libfabric (Debian: libfabric1)")]
     Library(String),
-    /// The process ends, and libfabric with it.
+    /// The process is ending, and libfabric with it.
     #[error("this process is ending")]
     Leaving,
-    /// A text that C cannot have.
+    /// The text cannot be a C string.
     #[error("\"{0}\" cannot be a name in libfabric")]
     Name(String),
-    /// No provider of that name has what is needed.
+    /// No provider with this name has the required features.
     #[error(
         "libfabric's provider \"{provider}\" offers no reliable datagram endpoint with reads of remote memory here{at} ({why}); \
          `fi_info -t FI_EP_RDM -c FI_RMA` lists the providers that do"
     )]
     Provider {
-        /// The provider that was asked for.
+        /// Name of the requested provider.
         provider: String,
-        /// At which address.
+        /// Requested address, as text.
         at: String,
-        /// What libfabric says.
+        /// Reason that libfabric gives.
         why: String,
     },
     /// A call failed.
     #[error("{call} of libfabric's provider \"{provider}\" failed: {why}")]
     Call {
-        /// The provider.
+        /// Name of the provider.
         provider: String,
-        /// Which.
+        /// Name of the function.
         call: &'static str,
-        /// libfabric's number.
+        /// libfabric's error number.
         errno: c_int,
-        /// What libfabric says.
+        /// Reason that libfabric gives.
         why: String,
     },
 }

@@ -1,32 +1,34 @@
-//! What keeps threads out of libfabric once the process ends.
+//! Keeps threads out of libfabric when the process ends.
 //!
-//! When a process ends by `exit`, libfabric frees what its providers share, and threads that are still there may go on until the kernel ends
-//! them: the `shm` provider of libfabric 1.17 then follows pointers in memory that it has freed. So before libfabric does that, those threads
-//! are kept out: each call of the endpoint's enters first, and is told that it may not. The thread that ends the process is let in, since
-//! what the program has registered to be run at its end may close NICs. What the endpoints that are open then have in `/dev/shm` is removed.
+//! When a process calls `exit`, libfabric frees data that its providers share. Other threads may still run until the
+//! kernel ends them. The `shm` provider of libfabric 1.17 then follows pointers into freed memory. So other threads are
+//! kept out before libfabric frees its data: each call of an endpoint first calls [`enter`], which fails from then on.
+//! The thread that ends the process may still enter, because the program's exit handlers may close NICs. The files of
+//! open endpoints in `/dev/shm` are removed at the end.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// How many times threads are inside.
+/// Number of calls of [`enter`], by all threads, that have not left.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// The thread that ends the process, once one does.
+/// Number of the thread that ends the process; 0 before that.
 static LEAVING: AtomicUsize = AtomicUsize::new(0);
-/// The process that has loaded libfabric: a child of it has none of the other threads, but their share of the count.
+/// ID of the process that has loaded libfabric. A forked child has none of the other threads, but inherits their share
+/// of the count.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// How many times this thread is inside.
+    /// Number of calls of [`enter`] by this thread that have not left.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A thread's own number, never 0.
+/// Returns this thread's number, which is never 0.
 fn me() -> usize {
     DEPTH.with(|depth| core::ptr::from_ref(depth).addr())
 }
 
-/// A thread is inside.
+/// Proof that this thread has entered libfabric. Dropping it leaves.
 #[derive(Debug)]
 pub(crate) struct Inside(());
 
@@ -37,15 +39,16 @@ impl Drop for Inside {
     }
 }
 
-/// Files of shared memory of the endpoints that are open. libfabric leaves them where a process ends without closing those.
+/// Shared-memory files of the open endpoints. libfabric leaves the files behind if a process ends without closing its
+/// endpoints.
 static FILES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Such a file, for as long as its endpoint is open.
+/// A shared-memory file, on the list while its endpoint is open.
 #[derive(Debug)]
 pub(crate) struct File(String);
 
 impl File {
-    /// That of an endpoint of that address, if it is one of `shm`.
+    /// Adds the file of the endpoint with this address to the list; `None` if the provider is not `shm`.
     pub(crate) fn of(address: &[u8]) -> Option<File> {
         let text = core::str::from_utf8(address).ok()?.trim_end_matches('\0');
         let name = text.strip_prefix("fi_shm://").filter(|name| !name.contains('/'))?;
@@ -61,7 +64,7 @@ impl Drop for File {
     }
 }
 
-/// Enters libfabric; `None` if another thread ends the process.
+/// Enters libfabric. Returns `None` if another thread is ending the process.
 pub(crate) fn enter() -> Option<Inside> {
     DEPTH.with(|depth| depth.set(depth.get() + 1));
     INSIDE.fetch_add(1, Ordering::SeqCst);
@@ -70,10 +73,11 @@ pub(crate) fn enter() -> Option<Inside> {
     (leaving == 0 || leaving == me()).then_some(inside)
 }
 
-/// Has threads kept out when this process ends. libfabric is loaded: its own end comes after what is registered here.
+/// Registers the exit handler that keeps threads out. libfabric must be loaded before this call: then its own exit
+/// handler runs after this one.
 pub(crate) fn watch() {
     PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
-    // SAFETY: the function may be called at any time. Where it cannot be registered, the process has no memory left to work with.
+    // SAFETY: atexit may be called at any time. It fails only if the process is out of memory.
     let _ = unsafe { libc::atexit(leave) };
 }
 
@@ -82,11 +86,11 @@ extern "C" fn leave() {
         return;
     }
     LEAVING.store(me(), Ordering::SeqCst);
-    // This thread itself is inside where a handler of a signal ends the process.
+    // The count may contain calls of this thread itself, if a signal handler ends the process.
     while INSIDE.load(Ordering::SeqCst) > DEPTH.with(Cell::get) {
         std::thread::yield_now();
     }
-    // The list is used inside alone: only this thread itself can have it locked.
+    // Threads use the list only after they have entered. So only this thread itself can hold the lock.
     if let Ok(mut files) = FILES.try_lock() {
         files.drain(..).for_each(|path| drop(std::fs::remove_file(path)));
     }

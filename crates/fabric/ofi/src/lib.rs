@@ -1,19 +1,20 @@
-//! libfabric as its user sees it: loaded at run time, in safe Rust.
+//! libfabric's interface for users: loaded at run time, in safe Rust.
 //!
-//! A program with this crate runs where `libfabric.so.1` is not: [`Library::load`] says so. [`Endpoint`] is one reliable datagram
-//! endpoint of a provider of libfabric's, with what belongs to it (fabric, domain, address vector, completion queue), and does
-//! two things:
+//! A program with this crate also runs without `libfabric.so.1`: [`Library::load`] then reports an error. [`Endpoint`]
+//! is one reliable datagram endpoint of a provider, with its fabric, domain, address vector and completion queue. An
+//! endpoint has two functions:
 //!
-//! - *frames*: short messages without a tag, through buffers of the endpoint's own ([`Endpoint::send`], [`Event::Frame`]);
-//! - *moves*: an endpoint lends memory of the program's, and another one fetches its bytes to such memory, without a copy
-//!   ([`Endpoint::lend`], [`Endpoint::fetch`], [`Event::Fetched`]).
+//! - *frames*: short messages without a tag, through buffers that the endpoint owns ([`Endpoint::send`],
+//!   [`Event::Frame`]);
+//! - *moves*: an endpoint lends memory of the program, and another endpoint fetches its bytes into memory of its
+//!   program, without a copy ([`Endpoint::lend`], [`Endpoint::fetch`], [`Event::Fetched`]).
 //!
-//! What the provider asks for is done: registration of local memory (`FI_MR_LOCAL`), contexts (`FI_CONTEXT`, `FI_CONTEXT2`), its
-//! limits, and progress, which is made in [`Endpoint::poll`]. One thread uses an endpoint at a time.
+//! The crate meets the provider's requirements: registration of local memory (`FI_MR_LOCAL`), contexts (`FI_CONTEXT`,
+//! `FI_CONTEXT2`), and limits. Progress is made in [`Endpoint::poll`]. Only one thread may use an endpoint at a time.
 //!
-//! - `library`: the functions; `error`: what goes wrong; `choice`: which provider;
-//! - `object`: libfabric's objects, closed in their order; `arena`: buffers for frames; `operation`: what is under way;
-//! - `endpoint`: the endpoint; `leaving`: threads stay out of libfabric once the process ends.
+//! - `library`: the functions; `error`: the errors; `choice`: the choice of a provider;
+//! - `object`: libfabric's objects, closed in order; `arena`: buffers for frames; `operation`: operations in progress;
+//! - `endpoint`: the endpoint; `leaving`: keeps threads out of libfabric when the process ends.
 
 #![warn(unsafe_op_in_unsafe_fn)]
 

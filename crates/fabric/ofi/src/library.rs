@@ -1,11 +1,11 @@
-//! The functions of libfabric that have names; all others stand in tables of its objects.
+//! libfabric's exported functions. All other functions are in tables of its objects.
 
 use crate::error::Error;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use sovia_fi_types::{FabricAttr, FidFabric, Info};
 use std::sync::OnceLock;
 
-/// The interface's version that this crate is written to.
+/// Version of libfabric's interface that this crate uses.
 pub(crate) const VERSION: u32 = 1 << 16 | 9;
 const NAME: &CStr = c"libfabric.so.1";
 
@@ -19,7 +19,7 @@ type Getinfo = unsafe extern "C" fn(
 ) -> c_int;
 type Fabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
 
-/// libfabric, loaded. It stays so for the life of the process.
+/// The loaded libfabric. It is never unloaded.
 #[derive(Debug)]
 pub struct Library {
     pub(crate) getinfo: Getinfo,
@@ -30,19 +30,19 @@ pub struct Library {
     version: unsafe extern "C" fn() -> u32,
 }
 
-/// What `dlerror` says.
+/// Returns the text of `dlerror`.
 fn complaint() -> String {
-    // SAFETY: no arguments; the text is good until the next call of this thread's.
+    // SAFETY: dlerror has no preconditions. Its text is valid until this thread's next call.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "no reason given".into();
     }
-    // SAFETY: as above, and C's texts end.
+    // SAFETY: the text is a C string, and is valid until this thread's next call of dlerror.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 impl Library {
-    /// The library, which is loaded by the first call.
+    /// Returns the library. The first call loads it.
     ///
     /// # Errors
     /// [`Error::Library`].
@@ -52,20 +52,20 @@ impl Library {
     }
 
     fn open() -> Result<Library, Error> {
-        // SAFETY: the name is a text; the library's constructors are its own affair.
+        // SAFETY: the name is a C string. Only libfabric's own constructors run during the call.
         let handle = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(Error::Library(complaint()));
         }
         let find = |name: &CStr| {
-            // SAFETY: the library is loaded.
+            // SAFETY: the library is loaded and never unloaded, and the name is a C string.
             let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
             if symbol.is_null() { Err(Error::Library(complaint())) } else { Ok(symbol) }
         };
         let library = [c"fi_getinfo", c"fi_freeinfo", c"fi_dupinfo", c"fi_fabric", c"fi_strerror"];
         let [getinfo, freeinfo, dupinfo, fabric, strerror] = library.map(find);
         let version = find(c"fi_version")?;
-        // SAFETY: each symbol is that function, whose type is what libfabric's headers say.
+        // SAFETY: libfabric's headers declare each of these functions with this type.
         let library = unsafe {
             Library {
                 getinfo: core::mem::transmute::<*mut c_void, Getinfo>(getinfo?),
@@ -94,21 +94,21 @@ impl Library {
         Ok(library)
     }
 
-    /// Its version.
+    /// Returns libfabric's version: major and minor.
     pub fn version(&self) -> (u32, u32) {
-        // SAFETY: no arguments.
+        // SAFETY: fi_version has no preconditions.
         let version = unsafe { (self.version)() };
         (version >> 16, version & 0xffff)
     }
 
-    /// What an error is called.
+    /// Returns libfabric's text for an error number.
     pub(crate) fn explain(&self, errno: c_int) -> String {
-        // SAFETY: any number will do; the text is static.
+        // SAFETY: fi_strerror accepts any number and returns null or a static string.
         let text = unsafe { (self.strerror)(errno.abs()) };
         if text.is_null() {
             return format!("error {errno}");
         }
-        // SAFETY: C's texts end.
+        // SAFETY: the text is a static C string.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }

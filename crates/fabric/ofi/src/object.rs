@@ -3,47 +3,47 @@
 use core::ptr::NonNull;
 use sovia_fi_types::{Fid, FidAv, FidCq, FidDomain, FidEp, FidFabric, FidMr};
 
-/// What begins with a `struct fid`.
+/// A structure that begins with a `struct fid`.
 ///
 /// # Safety
-/// It does.
+/// The first field of the type must be a `struct fid`, and the type must have C's layout.
 pub(crate) unsafe trait HasFid {}
 
-// SAFETY: its first field is one, and it is laid out as C does.
+// SAFETY: the type is `repr(C)`, and its first field is a `Fid`.
 unsafe impl HasFid for FidFabric {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)`, and its first field is a `Fid`.
 unsafe impl HasFid for FidDomain {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)`, and its first field is a `Fid`.
 unsafe impl HasFid for FidAv {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)`, and its first field is a `Fid`.
 unsafe impl HasFid for FidCq {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)`, and its first field is a `Fid`.
 unsafe impl HasFid for FidEp {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)`, and its first field is a `Fid`.
 unsafe impl HasFid for FidMr {}
 
-/// An open object. What it is made from is dropped after it.
+/// An open object. Drop it before the objects from which it was made.
 #[derive(Debug)]
 pub(crate) struct Object<T: HasFid>(NonNull<T>);
 
-// SAFETY: the domain is opened for use by one thread at a time, which need not be the same one.
+// SAFETY: the domain is opened for use by one thread at a time, and this thread may change.
 unsafe impl<T: HasFid> Send for Object<T> {}
 
 impl<T: HasFid> Object<T> {
-    /// An object that a function of libfabric's has made.
+    /// Takes ownership of an object that a function of libfabric has made; `None` for null.
     ///
     /// # Safety
-    /// It is open, and nothing else closes it.
+    /// The object must be open, and no other code may close it.
     pub(crate) unsafe fn new(object: *mut T) -> Option<Object<T>> {
         NonNull::new(object).map(Object)
     }
 
-    /// The object, for a call.
+    /// Returns the pointer for a call.
     pub(crate) fn raw(&self) -> *mut T {
         self.0.as_ptr()
     }
 
-    /// Its beginning.
+    /// Returns the pointer to the object's first field.
     pub(crate) fn fid(&self) -> *mut Fid {
         self.0.as_ptr().cast()
     }
@@ -51,7 +51,7 @@ impl<T: HasFid> Object<T> {
 
 impl<T: HasFid> Drop for Object<T> {
     fn drop(&mut self) {
-        // SAFETY: it is open; `new`'s contract.
+        // SAFETY: `new`'s caller promises that the object is open and that no other code closes it.
         unsafe { ((*(*self.fid()).ops).close)(self.fid()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Operations that are under way. libfabric has a pointer to each, and uses the beginning of it as scratch room.
+//! Operations in progress. libfabric has a pointer to each operation, and uses its first bytes as scratch memory.
 
 use crate::object::Object;
 use core::ffi::c_void;
@@ -10,46 +10,46 @@ use via::Memory;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer(pub(crate) u64);
 
-/// What an operation is.
+/// Kind of an operation.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// None: it is free.
+    /// Free for reuse.
     Free,
-    /// A frame is awaited in that buffer.
+    /// A receive of a frame into this buffer.
     Receive(usize),
-    /// A frame is sent from that buffer.
+    /// A send of a frame from this buffer to this peer.
     Send(usize, Peer),
-    /// Bytes of a peer's memory are fetched.
+    /// A fetch with this name from a peer's memory.
     Fetch(u64, Peer),
 }
 
-/// An operation. `struct fi_context2` comes first, as providers may ask.
+/// An operation. `struct fi_context2` comes first, because providers may require it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Operation {
     scratch: [*mut c_void; 8],
     pub(crate) kind: Kind,
-    /// Memory that a move uses, kept until it is over.
+    /// Memory that a move uses, kept until the move is over.
     pub(crate) memory: Vec<Memory>,
-    /// The parts of memory, with the descriptors of their registrations, and those of the peer's memory, of a move.
+    /// For a move: the local parts with the descriptors of their registrations, and the peer's parts.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) descs: Vec<*mut c_void>,
     pub(crate) remote: Vec<RmaIov>,
     pub(crate) registered: Option<Object<FidMr>>,
 }
 
-/// All operations of an endpoint: those under way, and free ones.
+/// All operations of an endpoint, in progress or free.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     all: Vec<NonNull<Operation>>,
     free: Vec<NonNull<Operation>>,
 }
 
-// SAFETY: the operations are used only by the thread that uses the endpoint.
+// SAFETY: the pointers are to allocations that this value owns. Only the thread that uses the endpoint uses them.
 unsafe impl Send for Operations {}
 
 impl Operations {
-    /// An operation of that kind, from the free ones or new.
+    /// Returns an operation of this kind, a free one or a new one.
     pub(crate) fn begin(&mut self, kind: Kind) -> NonNull<Operation> {
         let operation = self.free.pop().unwrap_or_else(|| {
             let scratch = [core::ptr::null_mut(); 8];
@@ -66,18 +66,18 @@ impl Operations {
             self.all.push(new);
             new
         });
-        // SAFETY: it is not under way, so that nothing else uses it.
+        // SAFETY: the operation is free or new, so libfabric does not use it.
         unsafe { (*operation.as_ptr()).kind = kind };
         operation
     }
 
-    /// Frees an operation that is over, or that libfabric has not taken; its kind.
+    /// Frees an operation that is over or that libfabric has refused. Returns its kind.
     ///
     /// # Safety
-    /// It came from [`Operations::begin`], and libfabric does not use it any more.
+    /// [`Operations::begin`] must have returned the operation, and libfabric must not use it any more.
     pub(crate) unsafe fn end(&mut self, operation: NonNull<Operation>) -> Kind {
         self.free.push(operation);
-        // SAFETY: it is one of `all`, and libfabric does not use it, as the caller promises.
+        // SAFETY: the caller promises that the operation is one of `all`, and that libfabric does not use it.
         let it = unsafe { &mut *operation.as_ptr() };
         it.memory.clear();
         it.pieces.clear();
@@ -87,9 +87,9 @@ impl Operations {
         core::mem::replace(&mut it.kind, Kind::Free)
     }
 
-    /// Those that fetch bytes.
+    /// Returns the number of fetches in progress.
     pub(crate) fn fetching(&self) -> usize {
-        // SAFETY: libfabric uses the scratch room only.
+        // SAFETY: each operation in `all` is allocated. libfabric writes only to its scratch memory, not to `kind`.
         let moves =
             |it: &&NonNull<Operation>| unsafe { matches!((*it.as_ptr()).kind, Kind::Fetch(..)) };
         self.all.iter().filter(moves).count()
@@ -97,10 +97,10 @@ impl Operations {
 }
 
 impl Drop for Operations {
-    /// The endpoint is closed by now.
+    /// Frees all operations. The endpoint is closed already.
     fn drop(&mut self) {
         for operation in self.all.drain(..) {
-            // SAFETY: it was leaked by `begin`, and nothing uses it any more.
+            // SAFETY: `begin` leaked this box, and the endpoint is closed, so libfabric does not use the operation.
             drop(unsafe { Box::from_raw(operation.as_ptr()) });
         }
     }

@@ -1,4 +1,4 @@
-//! libfabric, from its functions up to an endpoint.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[

@@ -1,4 +1,4 @@
-//! Frames: short messages without a tag, through buffers of the endpoint's own.
+//! Frames: short messages without a tag, through buffers that the endpoint owns.
 
 use super::queue::AT_ONCE;
 use super::waiting::Waiting;
@@ -9,12 +9,12 @@ use crate::operation::{Kind, Peer};
 use core::ffi::c_void;
 
 impl Endpoint {
-    /// Sends the frame that `write` writes. `write` returns its length, or `None` if there is nothing to send. False if no buffer is
-    /// free, or the process ends: nothing is written then.
+    /// Sends a frame that `write` puts into a free buffer. `write` returns the frame's length, or `None` if there is
+    /// nothing to send. Returns false, without a call of `write`, if no buffer is free or the process is ending.
     pub fn send(&mut self, to: Peer, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
         let Some(_inside) = enter() else { return false };
         let Some(buffer) = self.free.pop() else { return false };
-        // SAFETY: the buffer is free, so that nothing else uses it.
+        // SAFETY: the buffer was free, and this call has taken it, so no other code uses it.
         let room = unsafe {
             let start = self.open.outgoing.buffer(buffer);
             core::slice::from_raw_parts_mut(start, self.open.outgoing.each)
@@ -29,9 +29,10 @@ impl Endpoint {
         true
     }
 
-    /// Hands a frame to the provider; false if the provider has no room.
+    /// Passes a frame to the provider. Returns false if the provider has no room.
     pub(super) fn try_send(&mut self, buffer: Buffer, len: usize, to: Peer) -> bool {
-        // SAFETY: the endpoint is open and its tables are complete; the buffer is not changed until the operation is over.
+        // SAFETY: the endpoint is open and its function tables are complete. The buffer is not changed until the
+        // operation is over.
         unsafe {
             let (ep, start) =
                 (self.open.ep.raw(), self.open.outgoing.buffer(buffer).cast::<c_void>());
@@ -62,7 +63,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes the buffer of a frame that has been read, for another receive.
+    /// Takes back the buffer of a frame, for another receive.
     pub fn give_back(&mut self, frame: Lent) {
         self.unposted.push(frame.number);
         if self.unposted.len() >= AT_ONCE
@@ -72,18 +73,18 @@ impl Endpoint {
         }
     }
 
-    /// Posts a receive in each buffer that has none, as far as the provider has room.
+    /// Posts a receive for each free buffer, until the provider has no room.
     pub(super) fn post_receives(&mut self) {
         while let Some(number) = self.unposted.pop() {
             let operation = self.open.operations.begin(Kind::Receive(number));
-            // SAFETY: the buffer is not lent, and stays until the operation is over.
+            // SAFETY: the endpoint is open. The buffer is not lent, and stays allocated until the operation is over.
             let result = unsafe {
                 let (ep, start) = (self.open.ep.raw(), self.open.awaited.buffer(number).cast());
                 let (len, context) = (self.open.awaited.each, operation.as_ptr().cast());
                 ((*(*ep).msg).recv)(ep, start, len, self.awaited_desc, ANY, context)
             };
             if result != 0 {
-                // SAFETY: libfabric has not taken it.
+                // SAFETY: `begin` returned the operation, and libfabric has refused it.
                 unsafe { self.open.operations.end(operation) };
                 self.unposted.push(number);
                 return;

@@ -1,8 +1,8 @@
 //! A reliable datagram endpoint.
 //!
-//! - `open`: how it is opened; `objects`: what it consists of, and when that is closed;
-//! - `frames`: short messages; `moves`: memory that others may read, and fetching from theirs; `regions`: registration;
-//! - `waiting`: what the provider has no room for; `queue`: completions.
+//! - `open`: opens an endpoint; `objects`: its parts, and the time when they are closed;
+//! - `frames`: short messages; `moves`: lends memory and fetches from lent memory; `regions`: registration;
+//! - `waiting`: operations that the provider had no room for; `queue`: completions.
 
 mod frames;
 mod moves;
@@ -30,29 +30,30 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::RandomState;
 use waiting::Waiting;
 
-/// `FI_RECV` and `FI_SEND`: what a completion queue is bound for, and a region registered for.
+/// `FI_RECV` and `FI_SEND`: uses of a completion queue, and of a registered region.
 const RECV: u64 = 1 << 10;
 const SEND: u64 = 1 << 11;
-/// `-FI_EAGAIN`: the provider has no room now.
+/// `-FI_EAGAIN`: the provider has no room at the moment.
 const AGAIN: isize = -(libc::EAGAIN as isize);
 /// `FI_ADDR_UNSPEC`: any peer.
 const ANY: u64 = u64::MAX;
 
-/// What has happened.
+/// An event of an endpoint.
 #[derive(Debug)]
 pub enum Event {
-    /// A frame has arrived. Its buffer is to be given back ([`Endpoint::give_back`]).
+    /// A frame has arrived. The program must give back its buffer ([`Endpoint::give_back`]).
     Frame(Lent),
-    /// What was fetched under that name is there, or cannot be had (false); memory is not used any more.
+    /// The fetch with this name is over: true if the bytes are there, false if it failed. libfabric does not use its
+    /// memory any more.
     Fetched(u64, bool),
-    /// A frame could not be sent to a peer, which has not received it; libfabric's number of the error.
+    /// A frame to this peer failed, with libfabric's error number. The peer has not received the frame.
     Failed(Peer, i32),
 }
 
-/// The number of a buffer of an arena.
+/// Number of a buffer in an arena.
 type Buffer = usize;
 
-/// An endpoint with all that belongs to it.
+/// An endpoint with all objects that belong to it.
 pub struct Endpoint {
     /// Taken out when the endpoint is dropped.
     open: ManuallyDrop<Open>,
@@ -60,23 +61,23 @@ pub struct Endpoint {
     limits: Limits,
     name: String,
     address: Box<[u8]>,
-    /// The descriptors of the registrations of the buffers for frames; null where the provider asks for none.
+    /// Descriptors of the frame buffers' registrations; null if the provider requires none.
     awaited_desc: *mut c_void,
     outgoing_desc: *mut c_void,
-    /// Buffers for outgoing frames that are free.
+    /// Free buffers for outgoing frames.
     free: Vec<Buffer>,
-    /// Buffers in which no receive is posted, though one should be.
+    /// Buffers that need a posted receive.
     unposted: Vec<Buffer>,
-    /// Frames and moves that the provider had no room for, by peer and in their order; receives have no peer.
+    /// Operations that the provider had no room for, by peer and in order. Receives have no peer.
     waiting: BTreeMap<Option<Peer>, VecDeque<Waiting>>,
     /// Events that the next [`Endpoint::poll`] reports.
     noted: Vec<Event>,
     descriptor: Option<RawFd>,
-    /// From what keys are drawn: no peer can guess those of another one.
+    /// Key and count from which registration keys are drawn. No peer can guess another peer's keys.
     keys: (RandomState, u64),
 }
 
-// SAFETY: as for `Open`.
+// SAFETY: the pointers outside `Open`, which is Send, are to operations and registrations that `Open` owns.
 unsafe impl Send for Endpoint {}
 
 impl fmt::Debug for Endpoint {
@@ -90,39 +91,39 @@ impl fmt::Debug for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // SAFETY: it is not used after this.
+        // SAFETY: `self.open` is not used after this.
         let open = unsafe { ManuallyDrop::take(&mut self.open) };
         objects::close(&self.name, open);
     }
 }
 
 impl Endpoint {
-    /// The provider's own name, which may say more than the one that was asked for.
+    /// Returns the name by which the provider calls itself. It may be longer than the requested name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the provider allows.
+    /// Returns the provider's limits.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Its address, which [`Endpoint::peer`] of another endpoint takes.
+    /// Returns this endpoint's address, for [`Endpoint::peer`] of another endpoint.
     pub fn address(&self) -> &[u8] {
         &self.address
     }
 
-    /// The descriptor that becomes readable when an event is there, of a provider that has one.
+    /// Returns a descriptor that is readable when an event waits, if the provider has one.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.descriptor
     }
 
-    /// Bytes of the longest frame.
+    /// Returns the largest length of a frame in bytes.
     pub fn frame_max(&self) -> usize {
         self.open.outgoing.each
     }
 
-    /// Moves that are under way, from here and to here, and regions that are registered: for tests, which count them.
+    /// Returns the number of moves in progress in both directions, and the number of registered regions. For tests.
     pub fn counts(&self) -> (usize, usize) {
         (self.open.operations.fetching() + self.open.leases.len(), self.open.regions.len())
     }
@@ -131,19 +132,19 @@ impl Endpoint {
         failed(self.library, &self.name, call, errno)
     }
 
-    /// The peer at that address.
+    /// Returns the peer at an address.
     ///
     /// # Errors
-    /// [`Error::Call`] where the provider cannot have such an address; [`Error::Leaving`].
+    /// [`Error::Call`] if the provider refuses the address; [`Error::Leaving`].
     pub fn peer(&mut self, address: &[u8]) -> Result<Peer, Error> {
         let _inside = enter().ok_or(Error::Leaving)?;
-        // SAFETY: the object is open.
+        // SAFETY: the provider's answer is valid until `choice` is dropped.
         let len = unsafe { (*self.open.choice.info).src_addrlen };
-        // A provider reads as many bytes as its addresses have, whatever length this one has.
+        // A provider reads as many bytes as its own addresses have, even if this address is shorter.
         let mut room = vec![0u8; len.max(address.len()).max(64)];
         room[..address.len()].copy_from_slice(address);
         let mut found = ANY;
-        // SAFETY: the address vector is open, and the room as long as the provider's addresses.
+        // SAFETY: the address vector is open, and `room` is at least as long as the provider's addresses.
         let inserted = unsafe {
             let insert = (*(*self.open.av.raw()).ops).insert;
             insert(self.open.av.raw(), room.as_ptr().cast(), 1, &raw mut found, 0, null_mut())

@@ -1,7 +1,8 @@
-//! Moves: an endpoint lends memory, and another one fetches its bytes to memory of its own.
+//! Moves: an endpoint lends memory, and another endpoint fetches its bytes into memory of its own.
 //!
-//! The one that fetches asks, and libfabric tells it how each such operation has ended, also where the connection below is lost: so memory on
-//! that side is free when its operation is over, and the other side's when it has been told so.
+//! The fetching endpoint starts the operation, and libfabric reports its end, even after the connection below is lost.
+//! So the memory of the fetching side is free when the operation is over. The memory of the lending side is free when
+//! the fetching side says so.
 
 use super::regions::{LENT, LOCAL};
 use super::waiting::Waiting;
@@ -13,27 +14,28 @@ use core::ptr::{NonNull, null_mut};
 use sovia_fi_types::{MsgRma, Piece, RmaIov};
 use via::Memory;
 
-/// A part of memory from which or to which bytes are moved.
+/// A part of memory that a move reads or writes.
 #[derive(Debug, Clone)]
 pub struct Span {
-    /// The memory. It stays valid until the move is over ([`Event::Fetched`], [`Endpoint::take_back`]), as [`Memory::from_raw`] asks.
+    /// The memory. It stays valid until the move is over ([`Event::Fetched`], [`Endpoint::take_back`]), as
+    /// [`Memory::from_raw`] requires.
     pub memory: Memory,
-    /// Offset of the part in it.
+    /// Offset of the part in the memory.
     pub at: usize,
-    /// Bytes of the part.
+    /// Length of the part in bytes.
     pub len: u32,
-    /// The registration, if there is one.
+    /// Key of the memory's registration, if there is one.
     pub key: Option<u64>,
 }
 
-/// A part of memory that is lent, as the endpoint that fetches it has to name it.
+/// A part of lent memory, in the form that the fetching endpoint needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins: an address, or an offset.
+    /// Address or offset of the first byte.
     pub address: u64,
-    /// Bytes of it.
+    /// Length of the part in bytes.
     pub len: u64,
-    /// The key to it.
+    /// Key of the registration.
     pub key: u64,
 }
 
@@ -45,10 +47,10 @@ impl Span {
 }
 
 impl Endpoint {
-    /// Lends memory: whatever endpoint has the keys may read it, until it is taken back.
+    /// Lends memory under a name. Every endpoint that has the keys may read it, until [`Endpoint::take_back`].
     ///
     /// # Errors
-    /// [`Error::Call`], as a rule because of a limit of the system's; [`Error::Leaving`].
+    /// [`Error::Call`], usually because of a system limit; [`Error::Leaving`].
     pub fn lend(&mut self, name: u64, spans: &[Span]) -> Result<Vec<Part>, Error> {
         let _inside = enter().ok_or(Error::Leaving)?;
         let mut regions = Vec::with_capacity(spans.len());
@@ -59,7 +61,7 @@ impl Endpoint {
             };
             let start = core::ptr::with_exposed_provenance_mut(address);
             let (region, _) = self.registered(start, len, LENT)?;
-            // SAFETY: the region is open.
+            // SAFETY: the region was just registered and is open.
             let key = unsafe { (*region.raw()).key };
             let address = if self.limits.by_address { address as u64 } else { 0 };
             parts.push(Part { address, len: len as u64, key });
@@ -70,14 +72,14 @@ impl Endpoint {
         Ok(parts)
     }
 
-    /// Takes back what is lent under that name. No endpoint may still be fetching it.
+    /// Takes back the memory lent under a name. No endpoint may still be fetching it.
     pub fn take_back(&mut self, name: u64) {
         if let Some(_inside) = enter() {
             self.open.leases.remove(&name);
         }
     }
 
-    /// Fetches what a peer has lent into memory of as many bytes. [`Event::Fetched`] says when that is over.
+    /// Begins to fetch what a peer has lent, into memory of the same total length. [`Event::Fetched`] reports the end.
     pub fn fetch(&mut self, name: u64, from: Peer, parts: &[Part], into: &[Span]) {
         let Some(_inside) = enter() else { return };
         let pieces: Option<Vec<Piece>> = into.iter().map(Span::piece).collect();
@@ -94,23 +96,23 @@ impl Endpoint {
         if self.limits.registers
             && let [Span { key: None, .. }] = into
         {
-            // Memory of the engine's own, which is registered for this move alone.
+            // This memory belongs to the engine, and is registered only for this move.
             let start = core::ptr::with_exposed_provenance_mut(pieces[0].address);
             registered = self.registered(start, pieces[0].len, LOCAL).ok();
         }
-        // A provider that asks for no registrations takes memory without.
+        // A provider that requires no registrations accepts memory with a null descriptor.
         let own = match &registered {
             Some((_, desc)) => Some(*desc),
             None => (!self.limits.registers).then_some(null_mut()),
         };
-        // SAFETY: the region is open while it is in the table.
+        // SAFETY: a region in the table is open.
         let find = |key: &u64| self.open.regions.get(key).map(|it| unsafe { (*it.raw()).mem_desc });
         let desc = |span: &Span| span.key.as_ref().and_then(find).or(own);
         let Some(descs) = into.iter().map(desc).collect::<Option<Vec<_>>>() else {
             return self.noted.push(Event::Fetched(name, false));
         };
         let operation = self.open.operations.begin(Kind::Fetch(name, from));
-        // SAFETY: libfabric has not seen it.
+        // SAFETY: `begin` returned the operation, and libfabric does not have it yet.
         let it = unsafe { &mut *operation.as_ptr() };
         (it.pieces, it.descs) = (pieces, descs);
         let remote = |it: &Part| RmaIov { addr: it.address, len: it.len as usize, key: it.key };
@@ -122,9 +124,9 @@ impl Endpoint {
         }
     }
 
-    /// Hands a move to the provider; false if the provider has no room.
+    /// Passes a move to the provider. Returns false if the provider has no room.
     pub(super) fn try_move(&mut self, operation: NonNull<Operation>) -> bool {
-        // SAFETY: libfabric has not seen it.
+        // SAFETY: libfabric does not have the operation yet, so no other reference to it exists.
         let it = unsafe { &mut *operation.as_ptr() };
         let Kind::Fetch(_, from) = it.kind else { return true };
         let message = MsgRma {
@@ -137,7 +139,8 @@ impl Endpoint {
             context: operation.as_ptr().cast(),
             data: 0,
         };
-        // SAFETY: the endpoint is open and its tables are complete; the operation keeps the memory until it is over.
+        // SAFETY: the endpoint is open and its function tables are complete. The operation keeps the memory until it is
+        // over.
         let result = unsafe {
             let ep = self.open.ep.raw();
             ((*(*ep).rma).readmsg)(ep, &raw const message, 0)
@@ -146,14 +149,14 @@ impl Endpoint {
             return false;
         }
         if result != 0 {
-            // SAFETY: libfabric has not taken it.
+            // SAFETY: `begin` returned the operation, and libfabric has refused it.
             let kind = unsafe { self.open.operations.end(operation) };
             self.note_end(&kind, false);
         }
         true
     }
 
-    /// Notes the event of a move that is over.
+    /// Queues the event of a move that is over.
     pub(super) fn note_end(&mut self, kind: &Kind, is_done: bool) {
         match *kind {
             Kind::Fetch(name, _) => self.noted.push(Event::Fetched(name, is_done)),

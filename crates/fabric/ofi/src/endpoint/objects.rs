@@ -1,4 +1,4 @@
-//! What an endpoint consists of, and when that is closed.
+//! The parts of an endpoint, and the time when they are closed.
 
 use crate::arena::Arena;
 use crate::choice::Choice;
@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use via::Memory;
 
-/// Registrations of memory that a peer may read, and the memory.
+/// Registrations of memory that a peer may read, with the memory.
 pub(super) type Lease = (Vec<Object<FidMr>>, Vec<Memory>);
 
-/// What an endpoint consists of. Fields are dropped in this order: each object before those that it was made from.
+/// The parts of an endpoint. Fields are dropped in this order: each object before the objects that it was made from.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) ep: Object<FidEp>,
     pub(super) operations: Operations,
     pub(super) regions: HashMap<u64, Object<FidMr>>,
-    /// Memory that a peer may read, by the name of the move.
+    /// Memory that peers may read, by the names of the moves.
     pub(super) leases: HashMap<u64, Lease>,
     pub(super) _arena_regions: Vec<Object<FidMr>>,
     pub(super) cq: Object<FidCq>,
@@ -27,31 +27,32 @@ pub(super) struct Open {
     pub(super) domain: Object<FidDomain>,
     pub(super) fabric: Object<FidFabric>,
     pub(super) choice: Choice,
-    /// Buffers in which frames are received.
+    /// Buffers for received frames.
     pub(super) awaited: Arc<Arena>,
-    /// Buffers from which frames are sent.
+    /// Buffers for outgoing frames.
     pub(super) outgoing: Arc<Arena>,
     pub(super) _file: Option<File>,
 }
 
-// SAFETY: all of libfabric's objects are of one domain, which is opened for use by one thread at a time (`FI_THREAD_DOMAIN`);
-// the pointers are to memory of the endpoint's own, or that it keeps.
+// SAFETY: all of libfabric's objects belong to one domain, which is opened for use by one thread at a time
+// (`FI_THREAD_DOMAIN`). The pointers are to memory that the endpoint owns or keeps.
 unsafe impl Send for Open {}
 
-/// How many endpoints of [`KEPT_PROVIDER`] this process has, and those that are closed later: endpoints of `shm` of libfabric 1.17
-/// that are in one process use each other's memory, and the provider does not count the uses. They are closed when the last one is
-/// dropped.
+/// Number of this process's endpoints of [`KEPT_PROVIDER`], and the dropped endpoints that are not closed yet. In
+/// libfabric 1.17, `shm` endpoints of one process use each other's memory, and the provider does not count the uses. So
+/// all are closed when the last one is dropped.
 static KEPT: Mutex<(usize, Vec<Open>)> = Mutex::new((0, Vec::new()));
 const KEPT_PROVIDER: &str = "shm";
 
-/// An endpoint of that provider has been opened.
+/// Counts a new endpoint of [`KEPT_PROVIDER`].
 pub(super) fn opened(provider: &str) {
     if provider == KEPT_PROVIDER {
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
     }
 }
 
-/// Closes an endpoint of that provider, of which [`opened`] has been told; or keeps it until the last one is closed.
+/// Closes an endpoint. An endpoint of [`KEPT_PROVIDER`] is kept until the last one is closed. The caller must have
+/// called [`opened`] for it.
 pub(super) fn close(provider: &str, open: Open) {
     let Some(_inside) = enter() else { return core::mem::forget(open) };
     if provider != KEPT_PROVIDER {

@@ -1,4 +1,4 @@
-//! How an endpoint is opened.
+//! Opens an endpoint.
 
 use super::objects::{self, Open};
 use super::queue::{WAIT_FD, WAIT_NONE, open_cq};
@@ -22,14 +22,14 @@ use std::sync::Arc;
 /// `FI_ENABLE`.
 const ENABLE: c_int = 6;
 
-/// Receives for frames that are posted, at most.
+/// Largest number of posted receives for frames.
 const AWAITED: usize = 256;
-/// Frames that the provider has not sent yet, at most. A further one is not taken.
+/// Largest number of frames that the provider has not sent yet. Further frames are refused.
 const OUTGOING: usize = 2048;
 
 impl Endpoint {
-    /// Opens an endpoint of a provider (`tcp;ofi_rxm`, `shm`): at an address of this host's and a port or another service, or
-    /// where the provider chooses. Frames have up to `frame` bytes.
+    /// Opens an endpoint of a provider (`tcp;ofi_rxm`, `shm`). `node` and `service` are an address of this host and a
+    /// port or other service. Without them the provider chooses an address. Frames have up to `frame` bytes.
     ///
     /// # Errors
     /// [`Error`].
@@ -48,7 +48,8 @@ impl Endpoint {
             errno => Err(failed(library, &name, call, errno)),
         };
         let nothing = |call| failed(library, &name, call, libc::ENOMEM);
-        // SAFETY: each object is made from those before it, as the manual pages say, by pointers that are good for the call.
+        // SAFETY: each object is made from the open objects before it, as the manual pages require. All pointers are
+        // valid during the calls.
         let (fabric, domain, av, cq, ep, descriptor) = unsafe {
             let info = choice.info;
             let mut fabric = null_mut();
@@ -139,11 +140,11 @@ impl Endpoint {
     }
 }
 
-/// An endpoint's own address.
+/// Returns an endpoint's own address.
 fn address_of(ep: &Object<FidEp>) -> Result<Box<[u8]>, c_int> {
     let mut room = [0u8; 256];
     let mut len = room.len();
-    // SAFETY: the endpoint is open, and the room as long as it says.
+    // SAFETY: the endpoint is open, and `len` is the size of `room`.
     let result = unsafe {
         let getname = (*(*ep.raw()).cm).getname;
         getname(ep.fid(), room.as_mut_ptr().cast(), &raw mut len)

@@ -18,10 +18,10 @@ const CQ_FORMAT_MSG: c_int = 2;
 pub(super) const WAIT_NONE: c_int = 0;
 /// `FI_WAIT_FD`.
 pub(super) const WAIT_FD: c_int = 3;
-/// `FI_EAVAIL`: the completion queue has an error to be read.
+/// `FI_EAVAIL`: the completion queue has an error entry.
 const ERROR_AVAILABLE: isize = 259;
 
-/// Completions that are read at a time.
+/// Number of completions that one call reads.
 pub(super) const AT_ONCE: usize = 16;
 
 /// `struct fi_cq_msg_entry`.
@@ -32,10 +32,10 @@ struct MsgEntry {
     len: usize,
 }
 
-/// Opens a completion queue; its descriptor, if it has one.
+/// Opens a completion queue. Returns the queue and its descriptor, if it has one.
 ///
 /// # Safety
-/// The domain is open.
+/// The domain must be open.
 pub(super) unsafe fn open_cq(
     domain: &Object<FidDomain>,
     size: usize,
@@ -51,7 +51,7 @@ pub(super) unsafe fn open_cq(
         wait_set: null_mut(),
     };
     let mut cq = null_mut();
-    // SAFETY: the domain is open, as the caller promises; the queue is open from then on.
+    // SAFETY: the caller promises an open domain. The queue is open after the first call.
     unsafe {
         let open = (*(*domain.raw()).ops).cq_open;
         let result = open(domain.raw(), &raw mut attr, &raw mut cq, null_mut());
@@ -70,13 +70,13 @@ pub(super) unsafe fn open_cq(
 }
 
 impl Endpoint {
-    /// Makes progress, and adds what has happened since the last call.
+    /// Makes progress, and appends the events since the last call to `events`.
     pub fn poll(&mut self, events: &mut Vec<Event>) {
         let Some(_inside) = enter() else { return };
-        // SAFETY: zeros are entries.
+        // SAFETY: all zeroes are a valid entry.
         let mut entries: [CqEntry; AT_ONCE] = unsafe { core::mem::zeroed() };
         loop {
-            // SAFETY: the queue is open; entries of its format are shorter than these, so that as many have room.
+            // SAFETY: the queue is open. Entries of its format are not longer than `CqEntry`, so `AT_ONCE` entries fit.
             let read = unsafe {
                 let read = (*(*self.open.cq.raw()).ops).read;
                 read(self.open.cq.raw(), entries.as_mut_ptr().cast(), AT_ONCE)
@@ -86,7 +86,7 @@ impl Endpoint {
                 continue;
             }
             let Ok(count) = usize::try_from(read) else { break };
-            // SAFETY: the provider has written that many entries of the queue's format, one behind the other.
+            // SAFETY: the provider has written `count` entries of the queue's format, one after the other.
             let entries = unsafe {
                 core::slice::from_raw_parts(entries.as_ptr().cast::<MsgEntry>(), count.min(AT_ONCE))
             };
@@ -101,11 +101,11 @@ impl Endpoint {
         events.append(&mut self.noted);
     }
 
-    /// Reads the completion with an error that stands first in the queue.
+    /// Reads the error entry at the head of the queue.
     fn take_error(&mut self, events: &mut Vec<Event>) {
-        // SAFETY: zeros are an entry, without room for the provider's own data.
+        // SAFETY: all zeroes are a valid entry, without a buffer for the provider's own data.
         let mut entry: CqErrEntry = unsafe { core::mem::zeroed() };
-        // SAFETY: the queue is open.
+        // SAFETY: the queue is open, and `entry` is a live local.
         let read = unsafe {
             let read = (*(*self.open.cq.raw()).ops).readerr;
             read(self.open.cq.raw(), &raw mut entry, 0)
@@ -115,7 +115,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends the operation of a completion, with its length, or with libfabric's number of its error.
+    /// Ends the operation of a completion. The completion has a length, or libfabric's error number `errno`.
     fn take(
         &mut self,
         context: *mut c_void,
@@ -124,7 +124,7 @@ impl Endpoint {
         events: &mut Vec<Event>,
     ) {
         let Some(operation) = NonNull::new(context.cast::<Operation>()) else { return };
-        // SAFETY: contexts are operations, and libfabric has done with this one.
+        // SAFETY: each context is an operation that `begin` returned, and libfabric has finished this one.
         let kind = unsafe { self.open.operations.end(operation) };
         match (&kind, errno) {
             (&Kind::Receive(number), None) => {
@@ -141,11 +141,11 @@ impl Endpoint {
         }
     }
 
-    /// A thread is about to sleep on the descriptor. False if it must poll first.
+    /// Prepares a thread to sleep on the descriptor. Returns false if the thread must poll first.
     pub fn about_to_sleep(&self) -> bool {
         let Some(_inside) = enter() else { return true };
         let mut fid = self.open.cq.fid();
-        // SAFETY: both objects are open.
+        // SAFETY: the fabric and the queue are open.
         unsafe {
             let trywait = (*(*self.open.fabric.raw()).ops).trywait;
             trywait(self.open.fabric.raw(), &raw mut fid, 1) == 0

@@ -1,4 +1,4 @@
-//! Registration of memory, where the provider asks for that.
+//! Registers memory, if the provider requires this.
 
 use super::{Endpoint, RECV, SEND};
 use crate::error::Error;
@@ -12,20 +12,20 @@ use via::Memory;
 
 /// `FI_READ`, `FI_REMOTE_READ`.
 const READ: u64 = 1 << 8;
-/// What a peer may do with memory that is lent to it.
+/// Access of a peer to lent memory (`FI_REMOTE_READ`).
 pub(super) const LENT: u64 = 1 << 12;
-/// What the endpoint itself may do with memory.
+/// Access of the endpoint to its own memory.
 pub(super) const LOCAL: u64 = SEND | RECV | READ;
 
 impl Endpoint {
-    /// A key that no peer can guess, where the provider leaves that to its user.
+    /// Returns a key that no peer can guess, for providers that leave the choice of keys to the caller.
     fn draw_key(&mut self) -> u64 {
         let (state, count) = &mut self.keys;
         *count += 1;
         state.hash_one(*count) & self.limits.keys
     }
 
-    /// Registers memory; the region, and its descriptor.
+    /// Registers memory. Returns the region and its descriptor.
     pub(super) fn registered(
         &mut self,
         start: *mut u8,
@@ -34,7 +34,8 @@ impl Endpoint {
     ) -> Result<(Object<FidMr>, *mut c_void), Error> {
         let key = if self.limits.gives_keys { 0 } else { self.draw_key() };
         let mut region = null_mut();
-        // SAFETY: the domain is open; the memory is the endpoint's, or the program's, and stays valid while it is registered.
+        // SAFETY: the domain is open. The endpoint or the program owns the memory, and keeps it valid while it is
+        // registered.
         let (result, region) = unsafe {
             let (reg, domain) = ((*(*self.open.domain.raw()).mr).reg, self.open.domain.fid());
             let start = start.cast_const().cast();
@@ -42,15 +43,15 @@ impl Endpoint {
             (made, if made == 0 { Object::new(region) } else { None })
         };
         let region = region.ok_or_else(|| self.failed("fi_mr_reg", result))?;
-        // SAFETY: the region is open.
+        // SAFETY: the region was just registered and is open.
         let desc = unsafe { (*region.raw()).mem_desc };
         Ok((region, desc))
     }
 
-    /// Registers memory, where the provider asks for that; the key of the registration.
+    /// Registers memory if the provider requires this. Returns the key of the registration.
     ///
     /// # Errors
-    /// [`Error::Call`], as a rule because of a limit of the system's; [`Error::Leaving`].
+    /// [`Error::Call`], usually because of a system limit; [`Error::Leaving`].
     pub fn register(&mut self, memory: &Memory) -> Result<Option<u64>, Error> {
         if !self.limits.registers {
             return Ok(None);
@@ -63,7 +64,7 @@ impl Endpoint {
         Ok(Some(key))
     }
 
-    /// Removes a registration that [`Endpoint::register`] has made. No move may use it any more.
+    /// Removes a registration that [`Endpoint::register`] has made. No move may use the registration any more.
     pub fn deregister(&mut self, key: u64) {
         if let Some(_inside) = enter() {
             self.open.regions.remove(&key);

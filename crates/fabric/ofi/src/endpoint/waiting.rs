@@ -1,33 +1,33 @@
-//! What waits until the provider has room.
+//! Operations that wait until the provider has room.
 
 use super::{Buffer, Endpoint};
 use crate::leaving::enter;
 use crate::operation::{Operation, Peer};
 use core::ptr::NonNull;
 
-/// A frame or a move that the provider had no room for.
+/// An operation that the provider had no room for.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// A frame in that buffer, of that length, to that peer.
+    /// A frame: its buffer, its length and its peer.
     Frame(Buffer, usize, Peer),
-    /// An operation that libfabric has not seen.
+    /// An operation that libfabric does not have yet.
     Move(NonNull<Operation>),
 }
 
 impl Endpoint {
-    /// Has a frame or a move to that peer wait, behind those that wait already.
+    /// Queues an operation to a peer, after the operations that wait already.
     pub(super) fn wait(&mut self, to: Option<Peer>, waiting: Waiting) {
         self.waiting.entry(to).or_default().push_back(waiting);
     }
 
-    /// Hands waiting receives, frames and moves to the provider, as far as it has room by now.
+    /// Passes waiting receives, frames and moves to the provider, as far as it has room.
     pub fn flush(&mut self) {
         if let Some(_inside) = enter() {
             self.flush_inside();
         }
     }
 
-    /// The same, for a thread that is inside libfabric.
+    /// Does the work of [`Endpoint::flush`], for a thread that has entered libfabric.
     pub(super) fn flush_inside(&mut self) {
         self.post_receives();
         if self.waiting.is_empty() {
@@ -50,24 +50,24 @@ impl Endpoint {
         self.waiting = all;
     }
 
-    /// The peers for which a frame or a move waits.
+    /// Returns the peers that have waiting operations.
     pub fn stuck(&self) -> impl Iterator<Item = Peer> {
         self.waiting.keys().filter_map(|to| *to)
     }
 
-    /// Whether a frame or a move to that peer waits.
+    /// Returns true if an operation to this peer waits.
     pub fn is_stuck(&self, peer: Peer) -> bool {
         self.waiting.contains_key(&Some(peer))
     }
 
-    /// Drops the frames that wait for a peer that is gone, and ends the moves.
+    /// Drops the waiting frames to a lost peer, and ends the waiting moves from it.
     pub fn give_up(&mut self, peer: Peer) {
         let Some(_inside) = enter() else { return };
         for waiting in self.waiting.remove(&Some(peer)).into_iter().flatten() {
             match waiting {
                 Waiting::Frame(buffer, ..) => self.free.push(buffer),
                 Waiting::Move(operation) => {
-                    // SAFETY: libfabric has not seen it.
+                    // SAFETY: `begin` returned the operation, and libfabric never had it.
                     let kind = unsafe { self.open.operations.end(operation) };
                     self.note_end(&kind, false);
                 }
@@ -75,8 +75,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether [`Endpoint::poll`] has to be called again soon though the descriptor does not become readable: the provider had no room
-    /// for something, or events are noted.
+    /// Returns true if [`Endpoint::poll`] must be called again soon, although the descriptor may not become readable:
+    /// an operation or an event waits.
     pub fn is_full(&self) -> bool {
         !self.waiting.is_empty() || !self.noted.is_empty()
     }
