@@ -1,9 +1,10 @@
-//! How long a message takes between two NICs on libfabric, beside libfabric's own tagged ping-pong over the same provider in the same run.
+//! Measures the latency of messages between two NICs on libfabric, and libfabric's own tagged ping-pong over the same
+//! provider in the same run.
 //!
-//! `pingpong PROVIDER [ADDRESS ADDRESS [NETNS NETNS]]`: the provider (`tcp;ofi_rxm`, `shm`), the addresses of the two ends, and the names of
-//! the network namespaces in which they are. Each end is a process. Prints in turn for 4 bytes and for 1 MB the time one way in
-//! microseconds, and for 1 MB the megabytes a second that come of it: of VIs whose ends look all the time, and of `fi_pingpong`,
-//! which does so as well. The last line of each size has the medians, and what the VI takes of libfabric's time.
+//! `pingpong PROVIDER [ADDRESS ADDRESS [NETNS NETNS]]`: the provider (`tcp;ofi_rxm`, `shm`), the addresses of the two
+//! ends, and the names of their network namespaces. Each end is a process, and all programs poll. Each turn prints
+//! figures for the VIs and for `fi_pingpong`: the one-way time in microseconds for 4 bytes and for 1 MB, and megabytes
+//! a second for 1 MB. The last line of each size has the medians, and the ratio of the VI's time to libfabric's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::IntoRawFd;
@@ -18,10 +19,10 @@ use via_ofi::{Config, OfiNic, OfiVi, Place};
 
 const SIZES: [(usize, usize); 2] = [(4, 20_000), (1 << 20, 2_000)];
 const TURNS: usize = 5;
-/// Receives that are posted, and descriptors of each queue.
+/// Number of posted receives, and of descriptors in each queue.
 const POSTED: usize = 2;
 
-/// A VI with its memory: descriptors first, then a buffer for each.
+/// A VI with its memory: first the descriptors, then a buffer for each.
 struct End {
     vi: OfiVi,
     memory: Memory,
@@ -79,7 +80,7 @@ impl End {
             if !first {
                 self.send(n);
             }
-            // The answer has acknowledged the first end's; the other's is acknowledged by what comes next.
+            // The answer acknowledges the first end's message. The next message acknowledges the other end's.
             if first || n > 0 {
                 Self::done(|| self.vi.send_done());
             }
@@ -90,7 +91,7 @@ impl End {
     }
 }
 
-/// This process is in that network namespace from here on.
+/// Moves this process to the network namespace `name`.
 fn enter(name: Option<&String>) {
     let Some(name) = name else { return };
     let file = std::fs::File::open(format!("/run/netns/{name}")).expect("a network namespace");
@@ -103,7 +104,7 @@ fn open(provider: &str, address: Option<&String>) -> OfiNic {
     Config::new(place).open().unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// Says where it is, and answers for each size.
+/// Prints the NIC's address, and answers the client's messages of each size.
 fn server(provider: &str, address: Option<&String>) {
     let nic = open(provider, address);
     let place = nic.address(b"pingpong");
@@ -114,12 +115,12 @@ fn server(provider: &str, address: Option<&String>) {
         nic.connect_wait(&place, None).expect("a request").accept(&end.vi).expect("accepted");
         end.bounce(false, rounds / 10);
         end.bounce(false, rounds);
-        // The other end disconnects.
+        // Waits until the other end disconnects.
         let _ = end.vi.recv_wait(None);
     }
 }
 
-/// Microseconds one way for each size.
+/// Returns the one-way time for each size, in microseconds.
 fn client(provider: &str, address: Option<&String>, server: &str) -> Vec<f64> {
     let nic = open(provider, address);
     let host: Vec<u8> = server.split_whitespace().map(|it| it.parse().expect("a byte")).collect();
@@ -161,7 +162,7 @@ fn vi(provider: &str, addresses: [Option<&String>; 2], netns: [Option<&String>; 
     figures.split_whitespace().map(|figure| figure.parse().expect("a figure")).collect()
 }
 
-/// Microseconds one way of libfabric's own program.
+/// Returns the one-way time of libfabric's own program, in microseconds.
 fn libfabric(
     provider: &str,
     server: Option<&String>,
@@ -191,7 +192,7 @@ fn libfabric(
     let mut said = String::new();
     let _ = waiting.stdout.take().expect("a pipe").read_to_string(&mut said);
     waiting.wait().expect("it ends");
-    // The last line: bytes, sent, acknowledged, total, time, MB/sec, usec/xfer, Mxfers/sec.
+    // Columns of the last line: bytes, sent, acknowledged, total, time, MB/sec, usec/xfer, Mxfers/sec.
     let said = String::from_utf8_lossy(&asking.stdout).into_owned();
     let last = said.lines().last().unwrap_or_default();
     last.split_whitespace().nth(6).and_then(|it| it.parse().ok()).unwrap_or(f64::NAN)

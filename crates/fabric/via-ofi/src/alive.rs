@@ -1,25 +1,25 @@
-//! When peers are greeted.
+//! Decides when to greet peers.
 //!
-//! A reliable endpoint finds out that a peer is gone when it sends there. A NIC with connections that are silent sends a greeting now
-//! and then; what decides is the provider's error, not how long anything took.
+//! A reliable endpoint notices a lost peer only when it sends to the peer. So a NIC with silent connections sends a
+//! greeting now and then. The provider's error decides that a peer is lost, and never a time-out.
 
 use core::time::Duration;
 use sovia_link::Time;
 
-/// Between two greetings.
+/// Time between two greetings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// When the next greetings are sent.
+/// Time of the next greetings.
 #[derive(Debug, Default)]
 pub(crate) struct Alive(Option<Time>);
 
 impl Alive {
-    /// When there is something to do.
+    /// Returns the time of the next greetings, if there is one.
     pub(crate) fn next(&self) -> Option<Time> {
         self.0
     }
 
-    /// Whether peers are to be greeted now.
+    /// Returns true if the NIC must greet its peers now. Schedules the next greetings.
     pub(crate) fn is_due(&mut self, has_peers: bool, now: Time) -> bool {
         let was = self.0.filter(|_| has_peers);
         let is_due = was.is_some_and(|at| at <= now);

@@ -1,4 +1,4 @@
-//! What comes by the endpoint, and what is due.
+//! Handles events of the endpoint and due work.
 
 use crate::doubts::Found;
 use crate::fabric::{Fabric, Own};
@@ -8,7 +8,7 @@ use sovia_ofi::Event;
 use sovia_softnic::World;
 
 impl Fabric {
-    /// Hands events of the endpoint to the world; how many there were.
+    /// Passes the endpoint's events to the engine. Returns the number of events.
     pub(crate) fn arrivals(world: &mut World<Fabric>) -> usize {
         let fabric = world.medium_mut();
         let mut events = core::mem::take(&mut fabric.events);
@@ -69,7 +69,7 @@ impl Fabric {
         }
     }
 
-    /// Does the next thing that is due; false if there is none.
+    /// Does the next due work. Returns false if there is none.
     pub(crate) fn due(world: &mut World<Fabric>) -> bool {
         if let Some(own) = world.medium_mut().own.pop_front() {
             match own {
@@ -117,7 +117,7 @@ impl Fabric {
         false
     }
 
-    /// A node is gone: ends what is under way with it.
+    /// Handles the loss of a node: ends all operations with the node.
     fn lost(world: &mut World<Fabric>, node: Node) {
         world.medium_mut().abandon(node);
         world.node_lost(node);

@@ -1,4 +1,4 @@
-//! Finding out of nodes in doubt whether they are there.
+//! Finds out whether nodes in doubt still exist.
 
 use crate::doubts::Found;
 use crate::fabric::Fabric;
@@ -7,7 +7,7 @@ use crate::presence::{Presence, how, local_presence};
 use sovia_softnic::World;
 
 impl Fabric {
-    /// Has it found out of each node that takes nothing whether it is there.
+    /// Starts to check each node that accepts no messages.
     pub(crate) fn ask(&mut self) {
         let nodes = self.nodes.get_mut();
         let stuck: Vec<_> = self.endpoint.stuck().filter_map(|peer| nodes.of_peer(peer)).collect();
@@ -15,12 +15,13 @@ impl Fabric {
         self.doubts.try_again();
     }
 
-    /// Has it found out whether a node is there. If the provider has told an error, the node is lost unless it is found.
+    /// Starts to check a node. After an error of the provider (`has_failed`), the node counts as lost unless the check
+    /// finds it.
     pub(crate) fn doubt(&mut self, node: Node, has_failed: bool) {
         self.doubts.add(node, has_failed);
     }
 
-    /// Those of some nodes that are known to be gone without asking long.
+    /// Returns the nodes that are gone according to a check that takes no time.
     pub(crate) fn known_gone(&mut self, nodes: &[Node]) -> Vec<Node> {
         let all = self.nodes.get_mut();
         let is_gone = |node: &Node| {
@@ -29,7 +30,7 @@ impl Fabric {
         nodes.iter().copied().filter(is_gone).collect()
     }
 
-    /// What threads have found of nodes that were in doubt. Starts further threads, as far as there may be more.
+    /// Returns the results of finished checks. Starts further threads, up to the limit.
     pub(crate) fn found(world: &mut World<Fabric>) -> Vec<(Node, Found)> {
         let fabric = world.medium_mut();
         if fabric.doubts.is_empty() {

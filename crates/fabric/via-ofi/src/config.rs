@@ -1,4 +1,4 @@
-//! What a NIC is like, and opening it.
+//! Configuration of a NIC, and its opening.
 
 use crate::fabric::Fabric;
 use crate::message::HEADER_MAX;
@@ -12,55 +12,55 @@ use sovia_link::wire::{Checksum, OVERHEAD};
 use sovia_ofi::Endpoint;
 use sovia_softnic::Description;
 
-/// How a NIC uses libfabric.
+/// Configuration of a NIC on libfabric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Where it is.
+    /// Place of the NIC.
     pub place: Place,
-    /// Messages of that length and more are moved from memory to memory; shorter ones are copied on both sides.
+    /// Messages of at least this length are moved from memory to memory. Both sides copy shorter messages.
     pub moves_from: u32,
-    /// How long a call that waits looks before it sleeps.
+    /// Time for which a waiting call polls before it sleeps.
     pub spin: Duration,
 }
 
-/// Why a NIC cannot be opened.
+/// Error of opening a NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// libfabric, or its provider, does not do it.
+    /// libfabric or its provider has failed.
     #[error("{place}: {why}")]
     Fabric {
-        /// Where it was to be.
+        /// Place of the NIC.
         place: Place,
-        /// What libfabric says.
+        /// libfabric's error.
         why: Box<sovia_ofi::Error>,
     },
-    /// Its messages or addresses are of no use for a NIC.
+    /// The provider's messages or addresses are unsuitable for a NIC.
     #[error("{0}: the provider's messages are too short, or its addresses too long")]
     Limits(Place),
-    /// It can have no thread of its own, or no descriptor to wake that by.
+    /// The NIC cannot get a thread, or a descriptor to wake the thread.
     #[error("{0}: cannot start the thread of the NIC")]
     Thread(Place),
 }
 
-/// Bytes of the longest frame: what `ofi_rxm` sends without asking first, by its defaults.
+/// Largest length of a frame in bytes. With its defaults, `ofi_rxm` sends such a frame without a handshake.
 const FRAME: usize = 16 << 10;
-/// Messages from here on are moved: shorter ones take less time as frames that are copied, for which nothing is asked and answered first.
+/// Smallest message that is moved. A shorter message takes less time as copied frames, which need no handshake.
 const MOVES_FROM: u32 = (64 << 10) + 1;
-/// Bytes of the longest message.
+/// Largest message in bytes.
 const TRANSFER_MAX: usize = 16 << 20;
-/// Frames of one direction of a connection that may be on their way.
+/// Largest number of unacknowledged frames in one direction of a connection.
 const WINDOW: u32 = 256;
 
-/// NICs of this process in places where only one can be.
+/// NICs of this process in places where only one NIC can be.
 static OPEN: Registry<Place, Fabric> = Registry::new();
 
 impl Config {
-    /// A NIC in that place.
+    /// Makes a configuration for a place, with the default values.
     pub fn new(place: Place) -> Config {
         Config { place, moves_from: MOVES_FROM, spin: Duration::from_micros(30) }
     }
 
-    /// Opens the NIC.
+    /// Opens a NIC with an endpoint of its own.
     ///
     /// # Errors
     /// [`OpenError`]
@@ -68,8 +68,9 @@ impl Config {
         self.start().map(|wire| self.on(wire))
     }
 
-    /// Opens the NIC beside another one of this process in the same place, if there is one and two endpoints could not be there. All
-    /// but the place is then as it is there.
+    /// Opens a NIC, and shares the endpoint of another NIC of this process in the same place. If there is none, or if
+    /// two endpoints can be in this place, the NIC gets its own endpoint. With a shared endpoint, this configuration
+    /// has no effect except for the place.
     ///
     /// # Errors
     /// [`OpenError`]
@@ -80,7 +81,7 @@ impl Config {
         OPEN.find_or_start(&self.place, || self.start()).map(|wire| self.on(wire))
     }
 
-    /// Opens a NIC beside another one, on the same endpoint: it has the same address, and memory, tags and VIs of its own.
+    /// Opens a NIC on the same endpoint as another NIC. It has the same address, and memory, tags and VIs of its own.
     pub fn open_beside(&self, nic: &OfiNic) -> OfiNic {
         self.on(nic.driver().clone())
     }
@@ -98,7 +99,7 @@ impl Config {
         if frame < 4096 || !(1..=crate::message::ADDRESS_MAX).contains(&endpoint.address().len()) {
             return Err(OpenError::Limits(place()));
         }
-        // The network below loses nothing, and gives nothing up: what it cannot send it says.
+        // The network below loses no frame and never gives up: it reports every frame that it cannot send.
         let timing =
             Timing { first: Duration::from_secs(2), longest: Duration::from_secs(60), tries: None };
         let engine = sovia_softnic::Config {

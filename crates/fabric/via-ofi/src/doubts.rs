@@ -1,7 +1,7 @@
-//! Nodes that may be gone: of which threads find out whether they are there, in which order, and what has become of each.
+//! Nodes that may be gone: decides which nodes threads check, in which order, and evaluates the results.
 //!
-//! Asking may take long, so that threads do it. There is a bounded number of them, since an address can be claimed by whatever sends to this
-//! NIC: the other nodes in doubt wait for their turn, and those with which this NIC has connections or requests come first.
+//! A check may take long, so threads do it. Any sender can claim any address, so the number of threads is bounded.
+//! Further nodes in doubt wait for their turn. Nodes with which this NIC has connections or requests come first.
 
 use crate::nodes::Node;
 use crate::presence::Presence;
@@ -10,17 +10,17 @@ use sovia_sys::{Fd, call};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Threads that find out about nodes, at most.
+/// Largest number of threads that check nodes.
 const THREADS: usize = 64;
-/// Those among them that may do so for nodes with which this NIC has neither connections nor requests.
+/// Largest number of these threads for strangers: nodes with which this NIC has neither connections nor requests.
 const THREADS_FOR_STRANGERS: usize = 4;
 
 /// A node that may be gone.
 #[derive(Debug)]
 struct Doubt {
-    /// The provider has told an error: then a node of which nothing can be found out is lost.
+    /// Set after an error of the provider. Then the node is lost unless the check finds it.
     has_failed: bool,
-    /// Something has come from it since.
+    /// Set if a message from the node has arrived since the check began.
     is_heard: bool,
     stage: Stage,
 }
@@ -28,7 +28,7 @@ struct Doubt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waits,
-    /// A thread finds out about it.
+    /// A thread is checking the node.
     Asked {
         is_stranger: bool,
     },
@@ -38,15 +38,15 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     nodes: BTreeMap<Node, Doubt>,
-    /// Nodes that may still wait, the longest waiting one first.
+    /// Nodes that may still wait, the longest waiting node first.
     waiting: VecDeque<Node>,
-    /// More threads may be started than when that was tried last.
+    /// True if more threads may be started than at the last attempt.
     is_new: bool,
-    /// Threads that run, and how many of them for strangers.
+    /// Number of running threads, and the number of those that check strangers.
     running: [usize; 2],
 }
 
-/// What threads have found, and a descriptor that is readable when that is something.
+/// Results of the threads, and a descriptor that is readable while there are results.
 #[derive(Debug)]
 pub(crate) struct Answers {
     all: Mutex<Vec<(Node, Presence)>>,
@@ -54,8 +54,10 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
+    /// Makes an empty list.
+    ///
     /// # Errors
-    /// The kernel's, where there are no descriptors.
+    /// The kernel's error, if the process cannot get another descriptor.
     pub(crate) fn new() -> sovia_sys::Result<Arc<Answers>> {
         let bell = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
         Ok(Arc::new(Answers { all: Mutex::default(), bell }))
@@ -67,29 +69,29 @@ impl Answers {
 
     pub(crate) fn give(&self, node: Node, presence: Presence) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push((node, presence));
-        // It fails only where 2^64 answers are told of already.
+        // The write fails only if the counter would exceed 2^64 - 2.
         let _ = call::write(self.bell.raw(), &1u64.to_ne_bytes());
     }
 
-    /// All that have come.
+    /// Takes all results.
     pub(crate) fn take(&self) -> Vec<(Node, Presence)> {
         core::mem::take(&mut *self.all.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The descriptor is readable again with the next answer.
+    /// Makes the descriptor unreadable until the next result.
     pub(crate) fn hush(&self) {
         let _ = call::read(self.bell.raw(), &mut [0; 8]);
     }
 }
 
-/// What has become of a node that was in doubt.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It is there; the provider has told an error of what was sent to it.
+    /// The node is there, but the provider has reported an error of a message to it.
     There,
-    /// No endpoint is at its address now.
+    /// No endpoint is at the node's address at the moment.
     Absent,
-    /// It is gone.
+    /// The node is gone.
     Lost,
 }
 
@@ -98,17 +100,17 @@ impl Doubts {
         self.nodes.is_empty()
     }
 
-    /// A thread that could not be started may be now.
+    /// Allows another attempt to start threads for the waiting nodes.
     pub(crate) fn try_again(&mut self) {
         self.is_new |= !self.waiting.is_empty();
     }
 
-    /// Whether more threads may be started than when this was asked last.
+    /// Returns true if more threads may be started than at the last call.
     pub(crate) fn is_new(&mut self) -> bool {
         core::mem::take(&mut self.is_new)
     }
 
-    /// A node is in doubt.
+    /// Adds a node in doubt.
     pub(crate) fn add(&mut self, node: Node, has_failed: bool) {
         if let Some(doubt) = self.nodes.get_mut(&node) {
             doubt.has_failed |= has_failed;
@@ -119,7 +121,8 @@ impl Doubts {
         self.is_new = true;
     }
 
-    /// Something has come from a node: a thread that finds no endpoint there has asked too early, and one that finds none later asks anew.
+    /// Records a message from a node. A check that finds no endpoint there was too early. A later doubt begins a new
+    /// check.
     pub(crate) fn heard(&mut self, node: Node) {
         if let Some(doubt) = self.nodes.get_mut(&node) {
             doubt.is_heard = true;
@@ -130,7 +133,7 @@ impl Doubts {
         self.nodes.get(&node).is_some_and(|doubt| doubt.stage == Stage::Waits)
     }
 
-    /// The next node about which a thread is to find out, and whether it is a stranger, which those of `peers` are not.
+    /// Returns the next node for a thread to check, and true if the node is a stranger, which means not in `peers`.
     pub(crate) fn next(&mut self, peers: &[Node]) -> Option<(Node, bool)> {
         let [all, strangers] = self.running;
         if all >= THREADS {
@@ -151,7 +154,7 @@ impl Doubts {
         None
     }
 
-    /// A thread finds out about a node from now on.
+    /// Records that a thread begins to check a node.
     pub(crate) fn begun(&mut self, node: Node, is_stranger: bool) {
         if let Some(doubt) = self.nodes.get_mut(&node) {
             (doubt.stage, doubt.is_heard) = (Stage::Asked { is_stranger }, false);
@@ -160,7 +163,7 @@ impl Doubts {
         }
     }
 
-    /// A thread has found out about a node: what has become of that, if anything.
+    /// Records the result of a thread's check. Returns what the engine must do about the node, if anything.
     pub(crate) fn answered(&mut self, node: Node, presence: Presence) -> Option<Found> {
         let doubt = self.nodes.remove(&node)?;
         if let Stage::Asked { is_stranger } = doubt.stage {
@@ -199,7 +202,7 @@ mod tests {
             begun
         };
         assert_eq!(begin(&mut asked, &[]), all[..THREADS_FOR_STRANGERS]);
-        // Strangers leave room for peers.
+        // Strangers leave threads for peers.
         assert_eq!(begin(&mut asked, &all[900..902]), all[900..902]);
         assert_eq!(begin(&mut asked, &all[500..]).len(), THREADS - THREADS_FOR_STRANGERS - 2);
         assert!(begin(&mut asked, &all).is_empty(), "as many as there may be");
@@ -207,7 +210,7 @@ mod tests {
         assert_eq!(asked.answered(all[900], Presence::Absent), Some(Found::Absent));
         assert_eq!(begin(&mut asked, &[]), all[4..5]);
         assert_eq!(begin(&mut asked, &all[700..701]), all[700..701]);
-        // Each gets its turn.
+        // Each node gets its turn.
         let mut done = 2;
         loop {
             let running = asked.nodes.iter().filter(|(_, it)| it.stage != Stage::Waits);

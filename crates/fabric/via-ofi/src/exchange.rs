@@ -1,4 +1,4 @@
-//! What NICs say to each other of long messages, and what each does then (`moves` has the order of it).
+//! Messages between NICs about long messages, and the actions on them. `moves` describes their order.
 
 use crate::fabric::{Fabric, Own};
 use crate::message;
@@ -8,7 +8,7 @@ use sovia_ofi::Part;
 use sovia_softnic::moving::Expected;
 
 impl Fabric {
-    /// Tells a node that memory is ready for a message which it has announced.
+    /// Tells a node that memory is ready for a message that the node has announced.
     pub(crate) fn tell_ready(&mut self, ticket: u64, message: &Expected<Node>) {
         let ([to, own], number) = (message.ends, message.number);
         self.put(message.from, |room, sender| {
@@ -21,19 +21,19 @@ impl Fabric {
         self.put(to, |room, sender| message::lent(room, sender, ticket, parts));
     }
 
-    /// Tells a node that nothing of what it has lent for a ticket is fetched any more.
+    /// Tells a node that this NIC fetches nothing more of the memory lent for a ticket.
     pub(crate) fn tell_returned(&mut self, to: Node, ticket: u64) {
         self.put(to, |room, sender| message::returned(room, sender, ticket));
     }
 
-    /// A node asks once more for what has been lent to it; false if nothing is.
+    /// Repeats the answer to a node about memory lent to it. Returns false if none is lent for the ticket.
     pub(crate) fn lends(&mut self, to: Node, ticket: u64) -> bool {
         let Some(parts) = self.moves.lent(to, ticket).map(<[Part]>::to_vec) else { return false };
         self.tell_lent(to, ticket, &parts);
         true
     }
 
-    /// A node has lent memory for a ticket.
+    /// Handles a node's message that it has lent memory for a ticket.
     pub(crate) fn offered(&mut self, from: Node, ticket: u64, parts: &[Part]) {
         match (self.moves.offered(from, ticket), self.peer(from)) {
             (None, _) => self.tell_returned(from, ticket),
@@ -45,7 +45,7 @@ impl Fabric {
         }
     }
 
-    /// Fetching has ended.
+    /// Handles the end of a fetch.
     pub(crate) fn fetched(&mut self, ticket: u64, is_done: bool) {
         match self.moves.fetched(ticket, is_done) {
             Next::Tell(message) => self.tell_ready(ticket, &message),
@@ -57,7 +57,7 @@ impl Fabric {
         }
     }
 
-    /// A node fetches nothing any more of what was lent to it for a ticket.
+    /// Handles a node's message that it fetches nothing more of the memory lent for a ticket.
     pub(crate) fn returned(&mut self, from: Node, ticket: u64) {
         if let Some(id) = self.moves.returned(from, ticket) {
             self.endpoint.take_back(id.0);
@@ -65,7 +65,7 @@ impl Fabric {
         }
     }
 
-    /// A node has said that it will not send the message expected under a ticket.
+    /// Handles a node's message that it will not send the message expected under a ticket.
     pub(crate) fn withdrawn(&mut self, from: Node, ticket: u64) {
         match self.moves.withdrawn(from, ticket) {
             Ok(over) => self.own.extend(over.map(|id| Own::Moved(id, false))),
@@ -73,7 +73,7 @@ impl Fabric {
         }
     }
 
-    /// Says once more what has not been answered.
+    /// Repeats the messages that have no answer yet.
     pub(crate) fn say_again(&mut self) {
         for again in self.moves.again() {
             let node = match &again {

@@ -1,4 +1,4 @@
-//! An endpoint of libfabric's, with a clock, as the medium of the engine.
+//! An endpoint of libfabric, with a clock, as the medium of the engine.
 
 use crate::alive::Alive;
 use crate::doubts::{Answers, Doubts};
@@ -20,21 +20,21 @@ use std::sync::Arc;
 use via::Memory;
 use via::error::RegisterError;
 
-/// A thread that sleeps without a descriptor looks again after so long, and after twice as long each time that it finds nothing.
+/// First sleep of a thread without a descriptor. Each further sleep without an event is twice as long.
 const NAP: Duration = Duration::from_micros(20);
-/// The longest such sleep.
+/// Longest such sleep.
 const NAP_MAX: Duration = Duration::from_millis(1);
-/// Where the provider has no room, it is asked again after so long.
+/// Time after which a provider without room is asked again.
 const FULL: Duration = Duration::from_micros(100);
 
-/// What a NIC has sent to itself.
+/// A message of a NIC to itself.
 #[derive(Debug)]
 pub(crate) enum Own {
     /// A frame.
     Frame(Vec<u8>),
     /// Memory is ready for an announced message.
     Ready(Expected<Node>, u64),
-    /// A move is over.
+    /// A move is over; true if all bytes are there.
     Moved(MoveId, bool),
 }
 
@@ -45,23 +45,23 @@ pub struct Fabric {
     pub(crate) clock: Clock,
     pub(crate) alive: Alive,
     pub(crate) nodes: RefCell<Nodes>,
-    /// The number by which peers know this NIC.
+    /// Number by which peers know this NIC.
     number: u64,
-    /// Messages of that length and more are moved.
+    /// Messages of at least this length are moved.
     moves_from: u32,
     pub(crate) own: VecDeque<Own>,
     pub(crate) moves: Moves,
-    /// Where messages of this NIC's to itself are expected.
+    /// Memory in which this NIC expects messages to itself, by ticket.
     within: BTreeMap<u64, (MoveId, Vec<Span>)>,
-    /// Key and count from which tickets are drawn: no peer can guess one of another peer's.
+    /// Key and count from which tickets are drawn. No peer can guess another peer's ticket.
     tickets: (RandomState, u64),
     pub(crate) doubts: Doubts,
-    /// What threads have found of those.
+    /// Results of the threads that check nodes in doubt.
     pub(crate) answers: Arc<Answers>,
-    /// Looks in a row that have found nothing.
+    /// Number of consecutive polls without an event.
     pub(crate) idle: u32,
     pub(crate) events: Vec<Event>,
-    /// Messages that made no sense, or came from a NIC that is not known.
+    /// Number of invalid messages, and of messages from unknown NICs.
     pub(crate) strange: u64,
 }
 
@@ -87,7 +87,7 @@ impl Fabric {
         })
     }
 
-    /// A ticket that no peer can guess.
+    /// Returns a new ticket, which no peer can guess.
     fn ticket(&mut self) -> u64 {
         let (state, count) = &mut self.tickets;
         loop {
@@ -99,7 +99,7 @@ impl Fabric {
         }
     }
 
-    /// libfabric's name of a node. libfabric gets the node's address with the first message to it.
+    /// Returns libfabric's name of a node. The first call for a node passes its address to libfabric.
     pub(crate) fn peer(&mut self, node: Node) -> Option<sovia_ofi::Peer> {
         let nodes = self.nodes.get_mut();
         if let Some(peer) = nodes.peer(node) {
@@ -110,8 +110,8 @@ impl Fabric {
         Some(peer)
     }
 
-    /// Sends a message to another node. It is lost if no buffer is free; the engine sends frames again, and what is said of moves is said
-    /// until it is answered.
+    /// Sends a message to another node. The message is lost if no buffer is free. That is harmless: the engine
+    /// retransmits frames, and messages about moves are repeated until they are answered.
     pub(crate) fn put(&mut self, to: Node, write: impl FnOnce(&mut [u8], u64) -> Option<usize>) {
         let number = self.number;
         if let Some(peer) = self.peer(to) {
@@ -119,17 +119,17 @@ impl Fabric {
         }
     }
 
-    /// Sends a node this NIC's address.
+    /// Sends this NIC's address to a node.
     pub(crate) fn greet(&mut self, to: Node) {
         if self.peer(to).is_some_and(|peer| self.endpoint.is_stuck(peer)) {
-            // Whether that node is gone is being found out.
+            // A check of this node is in progress already.
             return;
         }
         let own: Box<[u8]> = self.endpoint.address().into();
         self.put(to, |room, number| message::begin(room, number, Some(&own)));
     }
 
-    /// Ends the moves from and to a node that is gone, and drops what waits to be sent to it.
+    /// Ends the moves from and to a lost node, and drops the operations that wait for it.
     pub(crate) fn abandon(&mut self, node: Node) {
         if let Some(peer) = self.nodes.get_mut().peer(node) {
             self.endpoint.give_up(peer);
@@ -140,7 +140,7 @@ impl Fabric {
         self.own.extend(over.map(|id| Own::Moved(id, false)));
     }
 
-    /// Copies a message of this NIC's to itself.
+    /// Copies a message of this NIC to itself.
     fn copy(&mut self, id: MoveId, ticket: u64, from: &[Span]) {
         let Some((place, into)) = self.within.remove(&ticket) else {
             self.own.push_back(Own::Moved(id, false));
@@ -163,7 +163,7 @@ impl Fabric {
     }
 }
 
-/// A random number.
+/// Returns a random number from the kernel.
 fn random() -> Option<u64> {
     let mut bytes = [0; 8];
     let drawn = sovia_sys::call::getrandom(&mut bytes);
@@ -215,10 +215,10 @@ impl Medium for Fabric {
         self.nodes.borrow_mut().find(host)
     }
 
-    /// Drawn by the kernel: a frame of an older connection names none of today's ends.
+    /// Returns a random name from the kernel, so that a frame of an older connection names no current end.
     fn name(&mut self) -> EndId {
         loop {
-            // Where the kernel has no random bytes there is nothing safe to go on with.
+            // Without random bytes from the kernel there is no safe way to continue.
             if let Some(name) = random().map(EndId).filter(|name| *name != EndId::NONE) {
                 return name;
             }
@@ -253,7 +253,7 @@ impl Medium for Fabric {
                 self.tell_lent(to, ticket, &parts);
                 self.moves.lend(to, ticket, id, parts);
             }
-            // The peer hears of it when it says once more that it is ready.
+            // The peer gets this answer when it repeats that it is ready.
             Err(_) => self.own.push_back(Own::Moved(id, false)),
         }
     }

@@ -1,26 +1,34 @@
-//! A VI provider on libfabric: any of its providers with reliable datagram endpoints and reads of remote memory.
+//! A VI provider on libfabric: on each provider of libfabric with reliable datagram endpoints and reads of remote
+//! memory.
 //!
-//! A NIC is one endpoint. The VI above it is `sovia-softnic`'s; libfabric carries its frames, and moves long messages from the
-//! sender's registered memory to the receiver's, without a copy (`sovia_softnic::moving`): when the message that meets a receive is
-//! announced, the receiver says so, the sender lends the message's memory under a key of its own, and the receiver fetches the bytes (`moves`). So the
-//! rule that a message without a receive breaks its VI is judged by the receiver, in the order in which messages arrive; a peer gets the key to
-//! what is sent to it, and to nothing else: an RDMA write or read is checked by its target, each time, against handle, tag, range and rights as
-//! they are at that moment.
+//! A NIC is one endpoint. `sovia-softnic` implements the VIs. libfabric carries their frames, and moves long messages
+//! from the sender's registered memory to the receiver's without a copy (`sovia_softnic::moving`):
 //!
-//! libfabric is loaded when the first NIC is opened; without it opening fails, and says why.
+//! 1. The sender announces a message.
+//! 2. When the message meets a receive, the receiver says that it is ready.
+//! 3. The sender lends the message's memory under a new key.
+//! 4. The receiver fetches the bytes (`moves`).
 //!
-//! - `place`: where a NIC is; `message`: what NICs say to each other beside frames; `nodes`: which peers there are;
-//! - `fabric`: the endpoint as the medium of the engine; `arrivals`: what comes by it; `moves`, `exchange`: long messages;
-//! - `alive`: when peers are greeted, by which those are found that are gone; `doubts`, `asking`, `presence`: finding out whether one is there;
-//! - `config`: opening a NIC; `nic`: what a program holds in its hands.
+//! So the receiver decides whether a message breaks its VI because it has no receive, in the order of arrival. A peer
+//! gets keys only to bytes that are sent to it. The target checks each RDMA write or read against handle, tag, range
+//! and rights at that moment.
 //!
-//! `sovia-drive` says which thread makes progress. A provider of libfabric's that makes none by itself makes it whenever such a thread
-//! looks; one without a descriptor to sleep on is looked at after naps of up to a millisecond.
+//! libfabric is loaded when the first NIC is opened. Without libfabric the opening fails with an error.
 //!
-//! # What is believed
+//! - `place`: places of NICs; `message`: messages between NICs; `nodes`: the known peers;
+//! - `fabric`: the endpoint as the medium of the engine; `arrivals`: its events; `moves`, `exchange`: long messages;
+//! - `alive`: greetings, by which the NIC notices lost peers; `doubts`, `asking`, `presence`: checks whether a peer
+//!   exists;
+//! - `config`: opening a NIC; `nic`: types for programs.
 //!
-//! A message of a peer's names its sender by a number that the sender has drawn and told with its address. Connections' ends and tags are
-//! drawn as well: what names none of today's is dropped and counted. Like the network below it, this is neither encrypted nor signed.
+//! `sovia-drive` chooses the thread that makes progress. Some providers make progress only when such a thread polls. If
+//! a provider has no descriptor to sleep on, the thread polls after sleeps of up to a millisecond.
+//!
+//! # Trust
+//!
+//! A message names its sender by a random number, which the sender has sent with its address. Names of connections'
+//! ends and tags are random as well. A message with unknown names is dropped and counted. Like the network below, this
+//! protocol is neither encrypted nor signed.
 //!
 //! # Fork
 //!

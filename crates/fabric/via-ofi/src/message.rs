@@ -1,40 +1,41 @@
-//! What NICs say to each other: frames, and words about messages that libfabric moves.
+//! Messages between NICs: frames, and messages about moves by libfabric.
 //!
-//! Each message begins with its kind and the number of its sender's. Numbers are little-endian.
+//! Each message begins with its kind and its sender's number. Numbers are little-endian.
 
 use sovia_link::wire::bytes::{Out, Room};
 use sovia_link::wire::{EndId, Item, Operation, Packet, Readable, Sending};
 use sovia_ofi::{PARTS_MAX, Part};
 
-/// A frame of the engine's follows.
+/// Followed by a frame of the engine.
 const FRAME: u8 = 1;
-/// The sender's address follows, with its length before it, and then a frame of the engine's, or nothing.
+/// Followed by the sender's address after a length byte, and then a frame of the engine or nothing.
 const FRAME_FROM: u8 = 2;
 /// Memory is ready for an announced message.
 const READY: u8 = 3;
-/// What is expected under a ticket is not coming.
+/// The sender will not send the message that is expected under a ticket.
 const WITHDRAWN: u8 = 4;
-/// The bytes that are expected under a ticket can be fetched: parts of memory follow.
+/// The receiver can fetch the bytes that it expects under a ticket. Followed by parts of memory.
 const LENT: u8 = 5;
-/// What was lent for a ticket is not fetched any more.
+/// The receiver fetches nothing more of the memory lent for a ticket.
 const RETURNED: u8 = 6;
-/// A whole message of a send follows, as an item of a connection's stream ([`Whole`]): without immediate data, and with.
+/// Followed by a whole message of a send, as an item of a connection's stream ([`Whole`]): without immediate data, and
+/// with it.
 const WHOLE: u8 = 7;
 const WHOLE_WITH: u8 = 8;
 
-/// Bytes before a frame.
+/// Number of bytes before a frame.
 pub(crate) const HEADER: usize = 9;
-/// Bytes of the longest address.
+/// Largest length of an address in bytes.
 pub(crate) const ADDRESS_MAX: usize = 64;
-/// Bytes before a frame at most.
+/// Largest number of bytes before a frame.
 pub(crate) const HEADER_MAX: usize = HEADER + 1 + ADDRESS_MAX;
 
-/// A message without its sender.
+/// A message, without its sender's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
-    /// A frame; with the sender's address, if it says that. An empty one says nothing but this.
+    /// A frame, with the sender's address if given. An empty frame only carries the address.
     Frame { address: Option<&'a [u8]>, bytes: &'a [u8] },
-    /// A message in one frame.
+    /// A whole message of a send in one frame.
     Whole(Whole<'a>),
     /// [`sovia_softnic::World::ready`].
     Ready { to: EndId, from: EndId, number: u64, ticket: u64 },
@@ -42,12 +43,12 @@ pub(crate) enum Message<'a> {
     Withdrawn { ticket: u64 },
     /// [`sovia_ofi::Endpoint::lend`].
     Lent { ticket: u64, parts: Parts<'a> },
-    /// The sender of this fetches nothing for that ticket, now or later.
+    /// The receiver of the bytes fetches nothing more for this ticket.
     Returned { ticket: u64 },
 }
 
-/// A whole message of a send, in its turn in a connection's stream. As a frame of the engine's it has 24 bytes more at least: more than some
-/// providers take at once.
+/// A whole message of a send, in its order in a connection's stream. A frame of the engine would be at least 24 bytes
+/// longer, and some providers cannot send that many bytes inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whole<'a> {
     to: EndId,
@@ -58,14 +59,15 @@ pub(crate) struct Whole<'a> {
     bytes: &'a [u8],
 }
 
-/// Bytes of the numbers that a whole message has behind its sender's: two ends, its item's number and its sending's, an acknowledgement.
+/// Length of the numbers in a whole message after its sender's number: two ends, the numbers of item and sending, an
+/// acknowledgement.
 const WHOLE_NUMBERS: usize = 28;
 
 impl<'a> Whole<'a> {
-    /// What it says, as the engine has it.
+    /// Converts the message to the engine's packet.
     pub(crate) fn packet(self) -> Packet<&'a [u8]> {
         let Whole { to, from, sending, ack, immediate, bytes } = self;
-        // A frame is not longer than 32 bits tell.
+        // The length of a frame fits into 32 bits.
         let total = bytes.len() as u32;
         let operation = Operation::Send;
         let part = sovia_link::wire::Part { operation, immediate, total, start: 0, bytes };
@@ -88,7 +90,8 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Writes a packet that is a whole message of a send; its length. `None` of any other one, and if there is no room.
+/// Writes a packet as a whole message, and returns its length. Returns `None` for any other packet, and if there is no
+/// room.
 pub(crate) fn whole<B: Readable>(
     room: &mut [u8],
     sender: u64,
@@ -111,10 +114,10 @@ pub(crate) fn whole<B: Readable>(
     (out.len <= len).then_some(out.len)
 }
 
-/// Bytes of a part of memory.
+/// Encoded length of a part of memory.
 const PART: usize = 24;
 
-/// Parts of memory, as they come.
+/// Received parts of memory, decoded on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts<'a>(&'a [u8]);
 
@@ -133,7 +136,7 @@ impl Parts<'_> {
     }
 }
 
-/// Writes what comes before a frame; its length. `None` if there is no room.
+/// Writes the bytes before a frame, and returns their length. Returns `None` if there is no room.
 pub(crate) fn begin(room: &mut [u8], sender: u64, address: Option<&[u8]>) -> Option<usize> {
     let kind = if address.is_some() { FRAME_FROM } else { FRAME };
     *room.first_mut()? = kind;
@@ -145,7 +148,7 @@ pub(crate) fn begin(room: &mut [u8], sender: u64, address: Option<&[u8]>) -> Opt
     Some(end)
 }
 
-/// Writes a word; its length.
+/// Writes a message of 64-bit words, and returns its length.
 fn words(room: &mut [u8], kind: u8, words: impl IntoIterator<Item = u64>) -> Option<usize> {
     *room.first_mut()? = kind;
     let mut end = 1;
@@ -156,7 +159,7 @@ fn words(room: &mut [u8], kind: u8, words: impl IntoIterator<Item = u64>) -> Opt
     Some(end)
 }
 
-/// Writes [`Message::Ready`]; its length.
+/// Writes [`Message::Ready`], and returns its length.
 pub(crate) fn ready(
     room: &mut [u8],
     sender: u64,
@@ -167,23 +170,23 @@ pub(crate) fn ready(
     words(room, READY, [sender, to.0, from.0, number, ticket])
 }
 
-/// Writes [`Message::Withdrawn`]; its length.
+/// Writes [`Message::Withdrawn`], and returns its length.
 pub(crate) fn withdrawn(room: &mut [u8], sender: u64, ticket: u64) -> Option<usize> {
     words(room, WITHDRAWN, [sender, ticket])
 }
 
-/// Writes [`Message::Lent`]; its length.
+/// Writes [`Message::Lent`], and returns its length.
 pub(crate) fn lent(room: &mut [u8], sender: u64, ticket: u64, parts: &[Part]) -> Option<usize> {
     let parts = parts.iter().flat_map(|it| [it.address, it.len, it.key]);
     words(room, LENT, [sender, ticket].into_iter().chain(parts))
 }
 
-/// Writes [`Message::Returned`]; its length.
+/// Writes [`Message::Returned`], and returns its length.
 pub(crate) fn returned(room: &mut [u8], sender: u64, ticket: u64) -> Option<usize> {
     words(room, RETURNED, [sender, ticket])
 }
 
-/// The sender's number, and the message; `None` of what is none.
+/// Decodes a message. Returns the sender's number and the message, or `None` if it is invalid.
 pub(crate) fn parse(bytes: &[u8]) -> Option<(u64, Message<'_>)> {
     let (kind, rest) = bytes.split_first()?;
     let (sender, rest) = rest.split_first_chunk()?;

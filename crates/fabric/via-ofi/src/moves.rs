@@ -1,4 +1,4 @@
-//! Long messages that are on their way between this NIC and others, and what each side says of them.
+//! Moves of long messages between this NIC and others, and the messages of each side about them.
 //!
 //! | the receiver | the sender |
 //! |---|---|
@@ -7,26 +7,27 @@
 //! | fetches the bytes, and then says that the memory is the sender's again | |
 //! | | takes it back |
 //!
-//! What is said may get lost, with the connection below libfabric. Each side that awaits an answer says it again now and then, and each
-//! answers what it knows nothing of any more: the sender that nothing is coming, the receiver that it fetches nothing. Fetching is libfabric's,
-//! which tells how each has ended; one that has failed begins anew with the first word. So each move ends on both sides, or with the peer.
+//! These messages may get lost with the connection below libfabric. So each side repeats its message until the answer
+//! comes. Each side also answers messages about moves that it does not know: the sender that it sends nothing, the
+//! receiver that it fetches nothing. libfabric fetches the bytes and reports the end of each fetch. A failed fetch
+//! begins again with "ready". So each move ends on both sides, or with the loss of the peer.
 
 use crate::nodes::Node;
 use sovia_ofi::{Part, Span};
 use sovia_softnic::moving::{Expected, MoveId};
 use std::collections::BTreeMap;
 
-/// What has failed so often is not fetched again: the memory of one side is none.
+/// Number of failed fetches after which a move ends: the memory of one side is probably invalid.
 const TRIES: u32 = 16;
 
-/// How far an expected message is.
+/// Stage of an expected message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Its sender has been told; whether it was told again is not due yet.
+    /// The sender has been notified. `just_now` is true until the next call of [`Moves::again`].
     Told { just_now: bool },
-    /// It is being fetched.
+    /// A fetch is in progress.
     Fetching,
-    /// It is being fetched, and its sender has said, or is thought, to be through with it.
+    /// A fetch is in progress, but the sender has ended the move or is probably lost.
     Doomed,
 }
 
@@ -48,32 +49,32 @@ struct Lent {
     just_now: bool,
 }
 
-/// What comes of a message that is expected, as something has happened.
+/// Next step for an expected message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing new.
+    /// No step is needed.
     Nothing,
-    /// It is to be fetched: what, and from where.
+    /// Fetch the message.
     Fetch,
-    /// Its sender is to be told again that memory is ready.
+    /// Tell the sender again that memory is ready.
     Tell(Expected<Node>),
-    /// The move is over, and so is what is lent for it by that node; whether all bytes are there.
+    /// The move is over, and this node may take back its memory; true if all bytes are there.
     Over(MoveId, Node, bool),
 }
 
-/// What is to be said again to a node.
+/// A message to repeat.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     Ready(u64, Expected<Node>),
     Lent(Node, u64, Vec<Part>),
 }
 
-/// All moves of a NIC, but those within it.
+/// All moves of a NIC, except those to itself.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    /// By ticket.
+    /// Expected messages, by ticket.
     expected: BTreeMap<u64, Place>,
-    /// By receiver, and by its ticket.
+    /// Lent memory, by receiver and the receiver's ticket.
     lent: BTreeMap<(Node, u64), Lent>,
 }
 
@@ -82,12 +83,12 @@ impl Moves {
         self.expected.is_empty() && self.lent.is_empty()
     }
 
-    /// Whether a message is expected under that ticket.
+    /// Returns true if a message is expected under this ticket.
     pub(crate) fn has(&self, ticket: u64) -> bool {
         self.expected.contains_key(&ticket)
     }
 
-    /// A message is expected, of which its sender is told now.
+    /// Records that a message is expected. The caller notifies its sender.
     pub(crate) fn expect(
         &mut self,
         ticket: u64,
@@ -99,22 +100,23 @@ impl Moves {
         self.expected.insert(ticket, Place { id, message, into, stage, failed: 0 });
     }
 
-    /// Memory is lent, of which its receiver is told now.
+    /// Records that memory is lent. The caller notifies its receiver.
     pub(crate) fn lend(&mut self, to: Node, ticket: u64, id: MoveId, parts: Vec<Part>) {
         self.lent.insert((to, ticket), Lent { id, parts, just_now: true });
     }
 
-    /// What is lent to a node for that ticket.
+    /// Returns the memory lent to a node for this ticket.
     pub(crate) fn lent(&self, to: Node, ticket: u64) -> Option<&[Part]> {
         self.lent.get(&(to, ticket)).map(|lent| &lent.parts[..])
     }
 
-    /// The receiver fetches nothing any more: the move that is over.
+    /// Records that the receiver fetches nothing more. Returns the move that is over.
     pub(crate) fn returned(&mut self, from: Node, ticket: u64) -> Option<MoveId> {
         self.lent.remove(&(from, ticket)).map(|lent| lent.id)
     }
 
-    /// A node has lent what is expected under a ticket; `None` where nothing of that node's is.
+    /// Records that a node has lent the memory of an expected message. Returns `None` if no message of this node is
+    /// expected under the ticket.
     pub(crate) fn offered(&mut self, from: Node, ticket: u64) -> Option<Next> {
         let place = self.expected.get_mut(&ticket).filter(|it| it.message.from == from)?;
         if !matches!(place.stage, Stage::Told { .. }) {
@@ -124,12 +126,12 @@ impl Moves {
         Some(Next::Fetch)
     }
 
-    /// Where the message expected under a ticket belongs.
+    /// Returns the memory for the message expected under a ticket.
     pub(crate) fn place(&self, ticket: u64) -> &[Span] {
         self.expected.get(&ticket).map_or(&[], |place| &place.into)
     }
 
-    /// Fetching has ended.
+    /// Records the end of a fetch. Returns the next step.
     pub(crate) fn fetched(&mut self, ticket: u64, is_done: bool) -> Next {
         let Some(place) = self.expected.get_mut(&ticket) else { return Next::Nothing };
         place.failed += u32::from(!is_done);
@@ -142,8 +144,11 @@ impl Moves {
         Next::Tell(place.message)
     }
 
-    /// A node does not send what is expected under a ticket: the move that is over, if none of its bytes are being fetched. False of what
-    /// that node was not to send.
+    /// Records that a node does not send the message expected under a ticket. Returns the move that is over, unless a
+    /// fetch is in progress.
+    ///
+    /// # Errors
+    /// Fails if no message of this node is expected under the ticket.
     pub(crate) fn withdrawn(&mut self, from: Node, ticket: u64) -> Result<Option<MoveId>, ()> {
         let place = self.expected.get_mut(&ticket).filter(|it| it.message.from == from);
         let place = place.ok_or(())?;
@@ -154,7 +159,8 @@ impl Moves {
         Ok(self.expected.remove(&ticket).map(|place| place.id))
     }
 
-    /// A node is thought to be gone: the moves that are over, those to there first, which have memory to be taken back.
+    /// Ends the moves with a node that is probably lost. Returns the ended moves to the node, whose memory must be
+    /// taken back, and the ended moves from the node.
     pub(crate) fn abandon(&mut self, node: Node) -> (Vec<MoveId>, Vec<MoveId>) {
         let to = |(of, _): &(Node, u64)| *of == node;
         let lent: Vec<_> = self.lent.keys().copied().filter(to).collect();
@@ -166,7 +172,7 @@ impl Moves {
         (lent, tickets.into_iter().filter_map(over).collect())
     }
 
-    /// What has to be said again, because no answer has come since this was asked last.
+    /// Returns the messages that must be repeated, because no answer has come since the last call.
     pub(crate) fn again(&mut self) -> Vec<Again> {
         let mut again = Vec::new();
         for (&ticket, place) in &mut self.expected {

@@ -1,34 +1,34 @@
-//! What a program has of a NIC.
+//! Types of a NIC for programs.
 
 use crate::fabric::Fabric;
 use sovia_drive::Wire;
 use sovia_softnic::{SoftConnection, SoftCq, SoftNic, SoftVi};
 
-/// A NIC on libfabric, open. Its VIs keep what they need of it.
+/// An open NIC on libfabric. Its VIs hold references to its parts, and may outlive this handle.
 pub type OfiNic = SoftNic<Wire<Fabric>>;
-/// A VI of such a NIC.
+/// A VI of an [`OfiNic`].
 pub type OfiVi = SoftVi<Wire<Fabric>>;
-/// A completion queue of such a NIC.
+/// A completion queue of an [`OfiNic`].
 pub type OfiCq = SoftCq<Wire<Fabric>>;
-/// A request for a connection to such a NIC.
+/// A request for a connection to an [`OfiNic`].
 pub type OfiConnection = SoftConnection<Wire<Fabric>>;
 
-/// What a NIC has under way, and has dropped.
+/// Counters of a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages whose bytes libfabric moves.
+    /// Number of moves in progress.
     pub moves: usize,
-    /// Regions that are registered with libfabric.
+    /// Number of regions registered with libfabric.
     pub regions: usize,
-    /// Ends of connections.
+    /// Number of connections' ends.
     pub ends: usize,
-    /// Frames that the engine has dropped, and why.
+    /// Numbers of frames that the engine has dropped, by reason.
     pub dropped: sovia_softnic::Counters,
-    /// Messages that made no sense, or came from no NIC that is known.
+    /// Number of invalid messages, and of messages from unknown NICs.
     pub strange: u64,
 }
 
-/// What a NIC has under way at present.
+/// Returns the counters of a NIC.
 pub fn counts(nic: &OfiNic) -> Counts {
     nic.driver().inspect(|world| {
         let (dropped, ends) = (world.counters(), world.connection_ends());

@@ -1,49 +1,49 @@
-//! Which NICs there are, by their addresses, and by the numbers that they give themselves.
+//! The known NICs, by address and by the numbers that they have chosen.
 
 use crate::message::ADDRESS_MAX;
 use crate::presence::started;
 use sovia_ofi::Peer;
 use std::collections::HashMap;
 
-/// A NIC.
+/// A NIC: this one or a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node(u32);
 
 impl Node {
-    /// This one.
+    /// This NIC.
     pub(crate) const OWN: Node = Node(0);
 }
 
-/// NICs that are known at most: an address can be claimed by whatever sends to this one.
+/// Largest number of known NICs. The number is bounded because any sender can claim any address.
 const NODES_MAX: usize = 1 << 16;
-/// Numbers that are known at most, of the processes that were at an address one after the other. None is forgotten for another
-/// one, or a stranger that claims an address could have its NIC forgotten.
+/// Largest number of known numbers, including those of earlier processes at an address. No number is ever replaced,
+/// because a false sender could claim an address and so displace its NIC.
 const NUMBERS_MAX: usize = 1 << 17;
 
 #[derive(Debug)]
 struct Known {
     address: Box<[u8]>,
-    /// libfabric's name of it, once a message has been sent there.
+    /// libfabric's name of the NIC, after a message has been sent to it.
     peer: Option<Peer>,
-    /// It has been told this NIC's address.
+    /// True if this NIC has sent its own address to the NIC.
     introduced: bool,
-    /// When its process has started, where its address names that.
+    /// Start time of the NIC's process, if its address names the process.
     since: Option<u64>,
 }
 
-/// All NICs that are known.
+/// All known NICs.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     known: Vec<Known>,
     by_address: HashMap<Box<[u8]>, Node>,
     by_number: HashMap<u64, Node>,
     by_peer: HashMap<Peer, Node>,
-    /// Bytes of an address, where all have as many.
+    /// Length of an address, if all addresses have the same length.
     length: Option<usize>,
 }
 
 impl Nodes {
-    /// Only this one, of that address. With `alike` all addresses are as long as its own.
+    /// Makes a table that has only this NIC. With `alike`, all addresses have the length of this NIC's address.
     pub(crate) fn new(own: &[u8], alike: bool) -> Nodes {
         let mut nodes = Nodes {
             known: Vec::new(),
@@ -56,7 +56,8 @@ impl Nodes {
         nodes
     }
 
-    /// The NIC of an address; `None` of what is no address, and where too many are known.
+    /// Returns the NIC of an address, which becomes known. Returns `None` for an invalid address, and if the table is
+    /// full.
     pub(crate) fn find(&mut self, address: &[u8]) -> Option<Node> {
         if let Some(&node) = self.by_address.get(address) {
             return Some(node);
@@ -77,17 +78,17 @@ impl Nodes {
         Some(node)
     }
 
-    /// The NIC that has given itself that number.
+    /// Returns the NIC that has chosen this number.
     pub(crate) fn of_number(&self, number: u64) -> Option<Node> {
         self.by_number.get(&number).copied()
     }
 
-    /// The NIC of that name of libfabric's.
+    /// Returns the NIC with this libfabric name.
     pub(crate) fn of_peer(&self, peer: Peer) -> Option<Node> {
         self.by_peer.get(&peer).copied()
     }
 
-    /// The NIC that has sent this address and number. `None` if the number belongs to another NIC already.
+    /// Returns the NIC that has sent this address and number. Returns `None` if the number belongs to another NIC.
     pub(crate) fn introduced(&mut self, address: &[u8], number: u64) -> Option<Node> {
         let node = self.find(address)?;
         if let Some(&other) = self.by_number.get(&number) {
@@ -97,20 +98,20 @@ impl Nodes {
             return None;
         }
         self.by_number.insert(number, node);
-        // A new process at the address does not know this NIC's address.
+        // The number is new, so a new process is at the address. It does not know this NIC's address.
         self.known.get_mut(node.0 as usize)?.introduced = false;
         self.date(node);
         Some(node)
     }
 
-    /// Notes which process is at a NIC's address now.
+    /// Records the start time of the process at a NIC's address.
     fn date(&mut self, node: Node) {
         if let Some(known) = self.known.get_mut(node.0 as usize) {
             known.since = started(&known.address);
         }
     }
 
-    /// When the process of a NIC has started, as far as its address says.
+    /// Returns the start time of a NIC's process, if its address names the process.
     pub(crate) fn since(&self, node: Node) -> Option<u64> {
         self.known.get(node.0 as usize)?.since
     }
@@ -119,7 +120,7 @@ impl Nodes {
         self.known.get(node.0 as usize).map_or(&[], |known| &known.address)
     }
 
-    /// libfabric's name of a NIC.
+    /// Returns libfabric's name of a NIC.
     pub(crate) fn peer(&self, node: Node) -> Option<Peer> {
         self.known.get(node.0 as usize)?.peer
     }
@@ -133,7 +134,8 @@ impl Nodes {
         }
     }
 
-    /// Whether a NIC has still to be sent this one's address; true once for each process there.
+    /// Returns true if this NIC still has to send its address to the NIC. Returns true only once for each process
+    /// there.
     pub(crate) fn introduce(&mut self, node: Node) -> bool {
         let known = self.known.get_mut(node.0 as usize);
         known.is_some_and(|known| !core::mem::replace(&mut known.introduced, true))

@@ -1,12 +1,13 @@
-//! Where a NIC is.
+//! Places of NICs.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr;
 
-/// Where a NIC is: a provider of libfabric's, and an address of this host's, or a name, where the provider has such.
+/// Place of a NIC: a provider of libfabric, and an address of this host, or a name if the provider uses names.
 ///
-/// As text: `tcp;ofi_rxm`, `tcp;ofi_rxm@10.0.0.1`, `tcp;ofi_rxm@10.0.0.1:7000`, `tcp;ofi_rxm@[fe80::1]:7000`, `shm`, `shm@name`.
+/// As text: `tcp;ofi_rxm`, `tcp;ofi_rxm@10.0.0.1`, `tcp;ofi_rxm@10.0.0.1:7000`, `tcp;ofi_rxm@[fe80::1]:7000`, `shm`,
+/// `shm@name`.
 ///
 /// ```
 /// use via_ofi::Place;
@@ -31,7 +32,7 @@ pub(crate) enum At {
     Name(String),
 }
 
-/// The text names no place.
+/// Error for a text that is not a place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is not a place for libfabric: expected PROVIDER, or PROVIDER@ADDRESS[:PORT] with an address of this host (tcp;ofi_rxm@10.0.0.1:7000), \
@@ -85,7 +86,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// The address and the service that libfabric is asked for.
+    /// Returns the address and the service for the request to libfabric.
     pub(crate) fn asked(&self) -> (Option<String>, Option<String>) {
         match &self.at {
             At::Anywhere => (None, None),
@@ -95,17 +96,18 @@ impl Place {
         }
     }
 
-    /// Whether two NICs of one process can be there, each with an address of its own.
+    /// Returns true if the place fixes the address of its endpoint, so that only one endpoint of a process can be
+    /// there.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.at, At::Socket(_) | At::Name(_))
     }
 
-    /// The host part of the addresses of the NIC there, as VIA has them: of an Internet address with a port. `None` of other
-    /// places: what such a NIC is called is known when it is open.
+    /// Returns the host part of the VIA address of the NIC in this place. Returns `None` unless the place has an
+    /// Internet address and a port: the address of such a NIC is known only after it is opened.
     pub fn host(&self) -> Option<Vec<u8>> {
         let At::Socket(socket) = self.at else { return None };
         let port = socket.port().to_be_bytes();
-        // `struct sockaddr_in` and `struct sockaddr_in6`, which libfabric's addresses are.
+        // libfabric's addresses are a `struct sockaddr_in` or a `struct sockaddr_in6`.
         Some(match socket {
             SocketAddr::V4(v4) => {
                 let mut host = vec![0; 16];

@@ -1,18 +1,23 @@
-//! Finds out whether a NIC that takes no messages is gone.
+//! Checks whether a NIC that accepts no messages is gone.
 //!
-//! Not every provider reports a peer that is gone: `ofi_rxm` connects again and again, and has no room meanwhile. The peer's address then
-//! says what to look at: an Internet address is the port at which its endpoint listens, and a connection there is refused if the endpoint is
-//! gone; an address of `shm` begins with the number of a process, which may be another one's by now: [`started`] tells the two apart. A peer
-//! that is only stopped is not gone.
+//! Some providers do not report a lost peer: `ofi_rxm` tries to connect again and again, and has no room meanwhile. So
+//! this module checks by the peer's address:
+//!
+//! - An Internet address contains the port at which the endpoint listens. If the endpoint is gone, a connection to the
+//!   port is refused.
+//! - An address of `shm` begins with a process ID. The ID may belong to another process by now; [`started`] tells the
+//!   two processes apart.
+//!
+//! A peer that is only stopped is not gone.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use sovia_sys::call::{self, Errno};
 use sovia_sys::{Fd, Result};
 
-/// `struct linger`, with which closing a connection resets it.
+/// `struct linger`, which makes close reset the connection.
 const RESETS: [i32; 2] = [1, 0];
 
-/// The Internet address that an endpoint's address is, if it is one.
+/// Decodes an endpoint's address, if it is an Internet address.
 fn internet(address: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(*address.first_chunk()?);
     let port = u16::from_be_bytes(*address.get(2..)?.first_chunk()?);
@@ -30,7 +35,7 @@ fn internet(address: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// The process that the address of an endpoint of `shm`'s names.
+/// Returns the process ID in the address of a `shm` endpoint.
 fn process(address: &[u8]) -> Option<u32> {
     let text = core::str::from_utf8(address).ok()?.trim_end_matches('\0');
     let digits = text.strip_prefix("fi_shm://")?;
@@ -38,23 +43,24 @@ fn process(address: &[u8]) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// What is known of an endpoint.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It is there.
+    /// The endpoint is there.
     There,
-    /// Its host says that nothing is at its port. One may come there.
+    /// The host says that no endpoint is at the port. An endpoint may come there later.
     Absent,
-    /// Its process has ended, or there is no way to its host.
+    /// The process has ended, or there is no route to the host.
     Gone,
-    /// That cannot be found out.
+    /// The check has no result.
     Unknown,
 }
 
-/// Finds out whether the endpoint of an address is there, whose process has [`started`] then. It may take long.
+/// Function that checks whether the endpoint of an address is there. The second argument is the start time of its
+/// process ([`started`]). The check may take long.
 pub(crate) type Ask = fn(&[u8], Option<u64>) -> Presence;
 
-/// How that is found out of endpoints of a provider. An Internet address says something about a TCP port only where the provider is on TCP.
+/// Returns the check for a provider. An Internet address means a TCP port only if the provider uses TCP.
 pub(crate) fn how(provider: &str) -> Ask {
     match provider.split(';').any(|part| ["tcp", "net", "sockets"].contains(&part)) {
         true => presence,
@@ -68,7 +74,8 @@ fn presence(address: &[u8], since: Option<u64>) -> Presence {
     }
     let Some(at) = internet(address) else { return Presence::Unknown };
     match connect(address) {
-        // Where nothing listens, the kernel may draw that very port for this end, and connects it with itself.
+        // If nothing listens at the port, the kernel may choose the same port for this end, and connect the socket to
+        // itself.
         Ok(way) if call::socket_name(way.raw(), false) == Ok(at) => Presence::Absent,
         Ok(_) => Presence::There,
         Err(Errno::ECONNREFUSED) => Presence::Absent,
@@ -77,26 +84,27 @@ fn presence(address: &[u8], since: Option<u64>) -> Presence {
     }
 }
 
-/// A connection to an Internet address. How long a host may leave that unanswered is the kernel's affair, as for all of TCP.
+/// Connects to an Internet address. The kernel decides how long it waits for an answer, as for all of TCP.
 ///
-/// It is reset when it is closed. The tcp provider of libfabric 1.17 takes the end of a connection that has carried nothing for an error whose
-/// number is the last one of the C library's (`errno`). Where that is `EAGAIN` it keeps the socket, and never sleeps again. A reset has a number of its own.
+/// Closing the connection resets it. If a connection without data ends normally, libfabric 1.17's tcp provider treats
+/// the end as an error, and reads its number from a stale `errno`. If that is `EAGAIN`, the provider keeps the socket
+/// and never sleeps again. A reset has an error number of its own.
 fn connect(address: &[u8]) -> Result<Fd> {
     let family = address.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     let way = Fd::make(|| call::socket(family.into(), kind, 0))?;
-    // Set first: a process that is killed resets it, too.
+    // Set before the connect, so that the connection is reset even if this process is killed.
     call::setsockopt(way.raw(), libc::SOL_SOCKET, libc::SO_LINGER, &RESETS)?;
     loop {
         match call::connect(way.raw(), address) {
-            // It is still under way, and the next call waits for it.
+            // The connect is still in progress, and the next call waits for it.
             Err(Errno::EINTR) => {}
             made => return made.map(|()| way),
         }
     }
 }
 
-/// The same for an endpoint of `shm`; at once. What the provider sends there goes to memory, so that it never tells an error.
+/// Checks a `shm` endpoint, without waiting. Sends of this provider go to memory, so it never reports an error.
 pub(crate) fn local_presence(address: &[u8], since: Option<u64>) -> Option<Presence> {
     let now = start_of(process(address)?);
     if now.is_some_and(|now| since.is_none_or(|since| since == now)) {
@@ -108,34 +116,34 @@ pub(crate) fn local_presence(address: &[u8], since: Option<u64>) -> Option<Prese
     Some(Presence::Gone)
 }
 
-/// When the process of an endpoint of `shm` has started: two processes of one number, one after the other, differ in it. `None` of other
-/// endpoints, and if there is no such process.
+/// Returns the start time of the process of a `shm` endpoint. The time distinguishes successive processes with the same
+/// ID. Returns `None` for other endpoints, and if there is no such process.
 pub(crate) fn started(address: &[u8]) -> Option<u64> {
     start_of(process(address)?)
 }
 
-/// Removes the file of an endpoint of `shm` whose process has ended without doing so.
+/// Removes the file that an ended process has left behind for its `shm` endpoint.
 fn remove_left(address: &[u8]) {
     let text = core::str::from_utf8(address).unwrap_or_default().trim_end_matches('\0');
-    // The peer has said that: nothing but what the provider calls its files is a file's name.
+    // The peer sent this address, so only names in the provider's own form are accepted.
     let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_digit() || c == ':');
     if let Some(name) = text.strip_prefix("fi_shm://").filter(is_plain) {
         let _ = std::fs::remove_file(format!("/dev/shm/{name}"));
     }
 }
 
-/// When a process has started, by the kernel's clock; `None` if there is none.
+/// Returns the start time of a process by the kernel's clock; `None` if there is no such process.
 fn start_of(process: u32) -> Option<u64> {
     start_in(&std::fs::read(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// The same from what the kernel says of a process. One that has ended, and for which its parent has not asked yet, is none; one whose first
-/// thread alone has ended is.
+/// Reads the start time from `/proc/PID/stat`. A zombie process counts as ended. A process of which only the first
+/// thread has ended does not.
 fn start_in(stat: &[u8]) -> Option<u64> {
-    // The program's name comes before the state, and may have parentheses of its own, and bytes that are no text.
+    // The program's name precedes the state. It may contain parentheses, and bytes that are not UTF-8.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let mut fields = core::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace();
-    // The state is the third field, the number of threads the twentieth, and the start the twenty-second.
+    // Fields: the state is the third, the number of threads the twentieth, and the start time the twenty-second.
     let has_ended = matches!(fields.next()?, "Z" | "X");
     let threads: u32 = fields.nth(16)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
@@ -153,7 +161,8 @@ mod tests {
     use std::process::Command;
     use std::sync::{Mutex, PoisonError};
 
-    /// Held while a test looks at ports or makes a process, which has this one's listeners until it runs its own program.
+    /// Held while a test checks ports or starts a process, because a new process holds this process's listeners until
+    /// exec.
     static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -190,7 +199,8 @@ mod tests {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let name = [b"sovia-)\xff".as_slice(), std::process::id().to_string().as_bytes()].concat();
         let path = std::env::temp_dir().join(OsStr::from_bytes(&name));
-        // A process has the name by which its program was called. A copy could be busy, while another test's process has it open.
+        // A process has the name of its program's path. The test makes a link, because a copied file could be busy
+        // while another test's process has it open.
         std::os::unix::fs::symlink("/bin/sleep", &path).unwrap();
         let mut child = Command::new(&path).arg("600").spawn().unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -247,7 +257,7 @@ mod tests {
         assert_eq!((started(b"fi_shm://4999999"), started(b"fi_ns://a")), (None, None));
         let mut child = Command::new("true").spawn().unwrap();
         let of_child = format!("fi_shm://{}", child.id());
-        // It is one that has ended, and not asked for, at the latest soon.
+        // The child soon becomes a zombie.
         while started(of_child.as_bytes()).is_some() {
             std::thread::yield_now();
         }

@@ -1,10 +1,11 @@
-//! The suite of the VI core, between two threads on this host: over TCP and over libfabric's own shared memory, and within a NIC.
+//! Runs the conformance suite between two threads of this host: over TCP, over libfabric's shared memory, and within a
+//! NIC.
 
 use core::time::Duration;
 use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
 use via_ofi::Config;
 
-/// A watchdog.
+/// Watchdog time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn play(case: &Case, place: &str, is_one: bool) -> Verdict {

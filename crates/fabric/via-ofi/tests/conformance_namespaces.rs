@@ -1,5 +1,5 @@
-//! The suite of the VI core between two hosts: network namespaces of this process's, joined by a pair of devices, with libfabric's
-//! tcp;ofi_rxm between them.
+//! Runs the conformance suite between two hosts: network namespaces of this process, joined by a pair of devices, with
+//! libfabric's tcp;ofi_rxm between them.
 
 mod hosts;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
 use via_ofi::Config;
 
-/// A watchdog.
+/// Watchdog time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn config(host: usize) -> Config {
@@ -24,7 +24,7 @@ fn play(case: &Case, hosts: &Arc<Hosts>) -> Verdict {
     };
     let (server, hosts) = (first.address(b"server"), hosts.clone());
     in_threads(case, PATIENCE, move |role| {
-        // Connections to other hosts are made by the threads of a program that look, too.
+        // Polling threads of a program also make connections to other hosts.
         let nic = if role == "server" {
             hosts.enter(0);
             config(0).open_beside(&first)

@@ -1,4 +1,5 @@
-//! What goes wrong: no library, no provider, no peer, a peer that is killed, messages of strangers. Nothing is left behind.
+//! Tests of failures: a missing library, provider or peer, a killed peer, and messages of other programs. Each test
+//! checks that no object is left.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -13,20 +14,20 @@ use via::{
 use via_ofi::{Config, OfiNic, OfiVi, counts};
 
 const TCP: &str = "tcp;ofi_rxm@127.0.0.1";
-/// Longer than a frame.
+/// Length of a message that needs more than one frame.
 const LONG: usize = 1 << 20;
-/// A watchdog.
+/// Watchdog time.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What this program does where it is started by itself.
+/// Environment variable with the role of this program as a child process.
 const ROLE: &str = "VIA_OFI_TEST_ROLE";
-/// And after how many milliseconds it does that.
+/// Environment variable with the delay in milliseconds.
 const ROUND: &str = "VIA_OFI_TEST_ROUND";
 
 fn open(place: &str) -> Result<OfiNic, String> {
     Config::new(place.parse().expect("a place")).open().map_err(|why| why.to_string())
 }
 
-/// The NIC, unless this host has no libfabric.
+/// Opens a NIC; `None` if this host has no libfabric.
 fn nic(test: &str, place: &str) -> Option<OfiNic> {
     match open(place) {
         Ok(nic) => Some(nic),
@@ -38,7 +39,7 @@ fn nic(test: &str, place: &str) -> Option<OfiNic> {
     }
 }
 
-/// A VI with room for one message each way.
+/// A VI with memory for one message each way.
 struct End {
     vi: OfiVi,
     memory: Memory,
@@ -69,14 +70,14 @@ impl End {
         self.vi.post_recv(self.prepared(0, 128)).expect("posted");
     }
 
-    /// The status of a send.
+    /// Sends a message, and returns the status of the send.
     fn send(&self, byte: u8) -> Status {
         self.memory.write(128 + self.len, &vec![byte; self.len]);
         self.vi.post_send(self.prepared(64, 128 + self.len)).expect("posted");
         self.vi.send_wait(Some(PATIENCE)).expect("it is done").status
     }
 
-    /// The bytes of the next message.
+    /// Waits for the next message, and returns its bytes.
     fn received(&self) -> Option<Vec<u8>> {
         let done = self.vi.recv_wait(Some(PATIENCE)).expect("it is done");
         let mut bytes = vec![0; self.len];
@@ -85,7 +86,7 @@ impl End {
     }
 }
 
-/// Sends back what comes to the address `server`, of one client.
+/// Returns the messages of one client that connects to the address `server`.
 fn echo(nic: &OfiNic, len: usize) {
     let end = End::new(nic, len);
     end.receive();
@@ -115,7 +116,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// This program, as another process that runs one test.
+/// Returns a command that runs this program as a child process with one test.
 fn another(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["faults::another_process", "--exact", "--nocapture"]).env(ROLE, role);
@@ -123,14 +124,14 @@ fn another(role: &str) -> Command {
     command
 }
 
-/// What other processes of these tests do; by itself nothing.
+/// Plays the role of a child process. Does nothing without a role.
 #[test]
 fn another_process() {
     match std::env::var(ROLE).as_deref() {
         Ok("open") => println!("\nsaid: {}", open(TCP).err().unwrap_or("it is open".into())),
         Ok(role) if role.starts_with("leave ") => {
             let place = &role["leave ".len()..];
-            // A thread's endpoints meet for the first time, again and again, until the process has ended.
+            // A thread opens new endpoints that meet for the first time, again and again, until the process has ended.
             let place = place.to_owned();
             let (tell, told) = std::sync::mpsc::channel();
             thread::spawn(move || {
@@ -168,7 +169,7 @@ fn another_process() {
     }
 }
 
-/// What another process says.
+/// Returns what the child process reports.
 fn said(child: &mut Child) -> String {
     let lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
     let mut lines = lines.map_while(Result::ok);
@@ -205,7 +206,7 @@ fn a_provider_or_an_address_that_is_not_there_is_told() {
     }
 }
 
-/// An address of this host's where no NIC is, as a place and as bytes.
+/// Returns an address of this host without a NIC, as a place and as bytes.
 fn nowhere() -> (String, Vec<u8>) {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let place = format!("tcp;ofi_rxm@{}", free.expect("a free port"));
@@ -213,7 +214,7 @@ fn nowhere() -> (String, Vec<u8>) {
     (place, host)
 }
 
-/// A NIC at an address where there may have been one, which may not have left it yet: its own thread closes it.
+/// Opens a NIC at an address where an earlier NIC may still be: the earlier NIC's own thread closes it.
 fn open_again(place: &str) -> OfiNic {
     let begin = Instant::now();
     loop {
@@ -238,8 +239,8 @@ fn a_request_to_an_address_without_a_nic_finds_no_program_that_waits() {
     }
 }
 
-/// Programs that ask as long as no program waits, as those of VIA's time do: the other one's NIC is opened meanwhile, or closed and opened
-/// again.
+/// The client repeats its request while no program waits, like programs of VIA's time. Meanwhile the server's NIC is
+/// opened, or closed and opened again.
 #[test]
 fn a_request_meets_a_nic_that_is_opened_later() {
     const TEST: &str = "a_request_meets_a_nic_that_is_opened_later";
@@ -262,12 +263,12 @@ fn a_request_meets_a_nic_that_is_opened_later() {
     }
 }
 
-/// Peers wait for each other, also where one of them has no NIC yet.
+/// Peers wait for each other, even if one of them has no NIC yet.
 #[test]
 fn peers_meet_though_one_nic_is_opened_later() {
     const TEST: &str = "peers_meet_though_one_nic_is_opened_later";
     let Some(first) = nic(TEST, TCP) else { return };
-    // The end of the smaller address asks, and the other one says that it is there.
+    // The end with the smaller address sends the request, and the other end reports that it is there.
     for is_smaller in [false, true] {
         let ours = first.address(b"peer");
         let (place, theirs) = core::iter::repeat_with(nowhere)
@@ -286,7 +287,7 @@ fn peers_meet_though_one_nic_is_opened_later() {
     }
 }
 
-/// A program that has a request is killed, and a NIC is opened at its address before anything is sent there.
+/// Kills a program that holds a request. Opens a NIC at its address before the client sends anything there.
 #[test]
 fn a_request_that_went_with_its_server_ends() {
     const TEST: &str = "a_request_that_went_with_its_server_ends";
@@ -316,7 +317,8 @@ fn a_request_that_went_with_its_server_ends() {
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
-/// The peer's process is killed while messages move; silent connections find it out as well, and memory is free.
+/// Kills the peer's process while messages move. Silent connections must also notice this, and memory must be free
+/// again.
 fn killed(test: &str, place: &str) {
     let Some(nic) = nic(test, place) else { return };
     for is_silent in [false, true] {
@@ -356,7 +358,7 @@ fn a_peer_that_is_killed_is_found_out_over_tcp() {
     killed("a_peer_that_is_killed_is_found_out_over_tcp", TCP);
 }
 
-/// Files of shared memory that libfabric has made for a process.
+/// Returns the shared-memory files that libfabric has made for a process.
 fn shared_by(process: u32) -> Vec<String> {
     let all = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -368,7 +370,7 @@ fn a_peer_that_is_killed_is_found_out_over_shared_memory() {
     killed("a_peer_that_is_killed_is_found_out_over_shared_memory", "shm");
 }
 
-/// A process ends while a thread of its opens NICs, which meet and are closed.
+/// Ends a process while one of its threads opens NICs, which meet and are closed.
 fn left(test: &str, place: &str) {
     if nic(test, place).is_none() {
         return;
@@ -392,7 +394,7 @@ fn a_process_may_end_while_nics_on_shared_memory_are_used() {
     left("a_process_may_end_while_nics_on_shared_memory_are_used", "shm");
 }
 
-/// Messages of an endpoint that is no NIC, while a conversation goes on.
+/// An endpoint that is not a NIC sends messages to two NICs, which communicate at the same time.
 #[test]
 fn what_strangers_send_is_counted_and_does_nothing() {
     const TEST: &str = "what_strangers_send_is_counted_and_does_nothing";
@@ -414,7 +416,7 @@ fn what_strangers_send_is_counted_and_does_nothing() {
                     stranger.send(peer, |room| {
                         room[0] = kind;
                         room[1..9].copy_from_slice(&[round; 8]);
-                        // Of one kind an address follows: the stranger's, or a NIC's.
+                        // One kind of message contains an address: the endpoint's own, or a NIC's.
                         let claimed: &[u8] = if round % 2 == 0 { &own } else { &hosts[1] };
                         room[9] = claimed.len() as u8;
                         room[10..10 + claimed.len()].copy_from_slice(claimed);
@@ -442,7 +444,7 @@ fn what_strangers_send_is_counted_and_does_nothing() {
     assert!(dropped.iter().all(|&dropped| dropped > 100), "{dropped:?}");
 }
 
-/// Deregistering waits until nothing moves, and everything is given back.
+/// Deregistering waits until no move is in progress, and no object is left.
 #[test]
 fn nothing_is_left_of_connections_and_regions() {
     const TEST: &str = "nothing_is_left_of_connections_and_regions";
@@ -454,7 +456,7 @@ fn nothing_is_left_of_connections_and_regions() {
         connect(&nic, &end, &host);
         assert!(!end.send(1).intersects(Status::ERROR_MASK));
         end.received().expect("it comes back");
-        // One is on its way when the connection ends.
+        // A message is in flight when the connection ends.
         end.receive();
         end.memory.write(128 + LONG, &[2; LONG]);
         end.vi.post_send(end.prepared(64, 128 + LONG)).expect("posted");
@@ -469,7 +471,7 @@ fn nothing_is_left_of_connections_and_regions() {
     });
 }
 
-/// 1,000 VIs of one process, connected in pairs between two NICs, each of which carries a message each way.
+/// Connects 1,000 VIs of one process in pairs between two NICs. Each VI sends one message.
 #[test]
 fn a_thousand_connected_vis() {
     const TEST: &str = "a_thousand_connected_vis";

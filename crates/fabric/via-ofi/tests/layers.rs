@@ -1,4 +1,4 @@
-//! The provider on libfabric, from its messages up.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[

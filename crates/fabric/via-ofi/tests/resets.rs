@@ -1,5 +1,5 @@
-//! The TCP connections below libfabric are reset, again and again, while VIs between two hosts carry long messages and RDMA writes.
-//! Each VI delivers every byte, or breaks at both ends; and ending it returns.
+//! Resets the TCP connections below libfabric again and again, while VIs between two hosts carry long messages and RDMA
+//! writes. Each VI must deliver every byte or break at both ends, and its end must return.
 
 use crate::hosts::Hosts;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,22 +14,23 @@ use via::{
 };
 use via_ofi::{Config, OfiNic, OfiVi, counts};
 
-/// A watchdog.
+/// Watchdog time.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Bytes of a buffer.
+/// Size of a buffer in bytes.
 const LONGEST: usize = 1 << 20;
-/// Where descriptors lie, and buffers: what comes by receives, what is written by the peer, what goes.
+/// Offsets of the descriptors, and of the buffers for receives, for the peer's writes and for sends.
 const RECEIVE: usize = 0;
 const SEND: usize = 256;
 const IN: usize = 4096;
 const WRITTEN: usize = IN + LONGEST;
 const OUT: usize = WRITTEN + LONGEST;
-/// VIs that carry all the time.
+/// Number of VIs that exchange messages all the time.
 const BUSY: usize = 3;
-/// Connections that are reset.
+/// Number of connections that are reset.
 const RESETS: usize = 100;
 
-/// What an exchange carries, and how, in turn: by a frame, by moves, by a move that is an RDMA write.
+/// Length of each exchange's message, and true for an RDMA write. The exchanges use frames, moves, and moves for RDMA
+/// writes.
 const KINDS: [(usize, bool); 5] =
     [(LONGEST, false), (64 << 10, true), (20_000, false), (LONGEST, true), (100, false)];
 
@@ -42,12 +43,12 @@ struct End {
     vi: OfiVi,
     memory: Memory,
     handle: MemHandle,
-    /// Where the peer's [`WRITTEN`] is.
+    /// Address of the peer's [`WRITTEN`].
     target: RemoteSegment,
 }
 
 impl End {
-    /// Made with the channel by which the two tell each other where their memory is.
+    /// Makes an end, and sends the address of its memory through `tell`.
     fn new(nic: &OfiNic, tell: &mpsc::Sender<RemoteSegment>) -> End {
         let attributes = ViAttributes {
             max_transfer_size: LONGEST as u32,
@@ -70,11 +71,11 @@ impl End {
     fn receive(&self) {
         let data = self.memory.segment(IN, LONGEST as u32, self.handle);
         self.memory.descriptor(RECEIVE).expect("room").prepare(&[data], None).expect("it fits");
-        // A VI that has broken takes none.
+        // A broken VI refuses the descriptor.
         let _ = self.vi.post_recv(self.at(RECEIVE));
     }
 
-    /// Sends what exchange `n` carries; false if the VI has broken.
+    /// Sends the message of exchange `n`. Returns false if the VI has broken.
     fn send(&self, n: usize) -> bool {
         let (len, is_write) = KINDS[n % KINDS.len()];
         self.memory.write(OUT, &bytes(n, len));
@@ -92,7 +93,7 @@ impl End {
         }
     }
 
-    /// Takes what exchange `n` carries; false if the VI has broken.
+    /// Receives and checks the message of exchange `n`. Returns false if the VI has broken.
     fn received(&self, n: usize) -> bool {
         let done = self.vi.recv_wait(Some(PATIENCE)).expect("the receive ends");
         if done.result().is_err() {
@@ -105,7 +106,7 @@ impl End {
         true
     }
 
-    /// Ends the VI, and gives its memory back.
+    /// Disconnects the VI, and deregisters its memory.
     fn end(self, nic: &OfiNic) {
         self.vi.disconnect();
         drop(self.vi);
@@ -117,16 +118,17 @@ fn bytes(n: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 7 + n * 31) as u8).collect()
 }
 
-/// How far all are.
+/// Progress of all connections.
 #[derive(Default)]
 struct Progress {
-    /// Exchanges that have been made.
+    /// Number of finished exchanges.
     made: AtomicUsize,
-    /// Enough connections have been reset.
+    /// Set when enough connections have been reset.
     enough: AtomicBool,
 }
 
-/// What a client does: exchanges, as long as connections are reset, or one when they have been. How many it has made, and whether the VI is whole.
+/// Runs a client. A busy client does exchanges while connections are reset. An idle client does one exchange after
+/// that. Returns the number of exchanges, and false if the VI has broken.
 fn client(end: &End, progress: &Progress, is_busy: bool) -> (usize, bool) {
     let mut made = 0;
     loop {
@@ -147,7 +149,7 @@ fn client(end: &End, progress: &Progress, is_busy: bool) -> (usize, bool) {
     }
 }
 
-/// What a server does: sends back what comes, until its VI ends.
+/// Runs a server, which returns messages until its VI ends. Returns the number of messages.
 fn server(end: &End) -> usize {
     for n in 0.. {
         if !end.received(n) {
@@ -161,13 +163,13 @@ fn server(end: &End) -> usize {
     unreachable!("it sends for as long as something comes")
 }
 
-/// Resets all TCP connections of this host; how many there were.
+/// Resets all TCP connections of this host. Returns their number.
 fn reset() -> usize {
     let output = Command::new("ss").args(["-KHtn", "state", "established"]).output();
     String::from_utf8_lossy(&output.expect("ss starts").stdout).lines().count()
 }
 
-/// One connection, from its beginning to its end, with a thread for each end. Whether it was whole at its end.
+/// Runs one connection from beginning to end, with a thread for each end. Returns true if the VI did not break.
 fn connection(hosts: &Hosts, nics: [&OfiNic; 2], progress: &Progress, number: usize) -> bool {
     let name = format!("server {number}");
     let address = nics[0].address(name.as_bytes());
@@ -233,13 +235,13 @@ fn vis_outlive_or_break_when_connections_below_libfabric_are_reset() {
     let (nics, progress) = ([&one, &two], Progress::default());
     let whole = thread::scope(|s| {
         let (hosts, progress) = (&hosts, &progress);
-        // The last one is idle until connections are not reset any more.
+        // The last client is idle until the resets have ended.
         let all: Vec<_> = (0..=BUSY)
             .map(|number| s.spawn(move || connection(hosts, nics, progress, number)))
             .collect();
         let mut resets = 0;
         while resets < RESETS {
-            // Each time after another number of exchanges, unless all have ended.
+            // Waits for a varying number of exchanges before each reset, unless all connections have ended.
             let until = progress.made.load(Ordering::Acquire) + resets % 7;
             while progress.made.load(Ordering::Acquire) < until
                 && !all[..BUSY].iter().all(|it| it.is_finished())

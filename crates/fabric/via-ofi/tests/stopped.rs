@@ -1,4 +1,5 @@
-//! A peer whose process is stopped is not lost, however long that takes, and though the TCP connection below libfabric is reset meanwhile.
+//! A stopped peer is not lost, even after a long time, and even if the TCP connection below libfabric is reset
+//! meanwhile.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -12,13 +13,13 @@ use via::{
 use via_ofi::{Config, OfiNic, OfiVi};
 
 const TEST: &str = "a_peer_that_is_stopped_goes_on_though_the_connection_below_is_reset";
-/// A watchdog.
+/// Watchdog time.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// For so long the peer is stopped.
+/// Time for which the peer is stopped.
 const STOPPED: Duration = Duration::from_secs(40);
-/// Longer than a frame.
+/// Length of a message that needs more than one frame.
 const LONG: usize = 1 << 20;
-/// What this program does where it is started by itself.
+/// Environment variable that is set for a child process.
 const ROLE: &str = "VIA_OFI_TEST_ROLE";
 
 fn open() -> Result<OfiNic, String> {
@@ -26,7 +27,7 @@ fn open() -> Result<OfiNic, String> {
     Config::new(place).open().map_err(|why| why.to_string())
 }
 
-/// A VI with room for one message each way.
+/// A VI with memory for one message each way.
 struct End {
     vi: OfiVi,
     memory: Memory,
@@ -56,7 +57,7 @@ impl End {
         self.vi.post_recv(self.prepared(0, 128, LONG)).expect("posted");
     }
 
-    /// Sends a message all of whose bytes are that one; false if the VI has broken.
+    /// Sends a message of `len` equal bytes. Returns false if the VI has broken.
     fn send(&self, byte: u8, len: usize) -> bool {
         self.memory.write(128 + LONG, &vec![byte; len]);
         self.vi
@@ -64,7 +65,7 @@ impl End {
             .is_ok_and(|()| self.vi.send_wait(Some(PATIENCE)).expect("it is done").result().is_ok())
     }
 
-    /// The next message, with another receive posted behind it; `None` if the VI has broken.
+    /// Returns the next message, and posts another receive. Returns `None` if the VI has broken.
     fn received(&self) -> Option<Vec<u8>> {
         let done = self.vi.recv_wait(Some(PATIENCE)).expect("it is done");
         let mut bytes = vec![0; done.length as usize];
@@ -74,7 +75,7 @@ impl End {
         Some(bytes)
     }
 
-    /// Sends a message, and takes what comes back.
+    /// Sends a message, and checks the answer.
     fn exchange(&self, round: usize) {
         let (byte, len) = (round as u8, if round.is_multiple_of(2) { LONG } else { 100 });
         assert!(self.send(byte, len), "round {round}: {:?}", self.vi.cause());
@@ -84,7 +85,7 @@ impl End {
     }
 }
 
-/// What the other process does: it sends back what comes, of one client.
+/// Runs the child process, which returns the messages of one client.
 #[test]
 fn another_process() {
     if std::env::var(ROLE).is_err() {
@@ -121,7 +122,7 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.expect("kill starts").success());
 }
 
-/// Resets the TCP connections from and to a port; how many there were.
+/// Resets the TCP connections from and to a port. Returns their number.
 fn reset(port: u16) -> usize {
     let port = format!(":{port}");
     let which = ["(", "sport", "=", &port, "or", "dport", "=", &port, ")"];
@@ -142,7 +143,7 @@ fn a_peer_that_is_stopped_goes_on_though_the_connection_below_is_reset() {
         Err(why) => return println!("SKIPPED: {TEST}: {why}"),
     };
     let (mut child, host) = server();
-    // A `sockaddr_in`.
+    // `host` contains a `sockaddr_in`.
     let port = u16::from_be_bytes([host[2], host[3]]);
     let end = End::new(&nic);
     end.receive();
@@ -157,7 +158,7 @@ fn a_peer_that_is_stopped_goes_on_though_the_connection_below_is_reset() {
             signal(child, "-STOP");
             let begin = Instant::now();
             let mut resets = 0;
-            // Whatever the provider has opened anew meanwhile is reset as well.
+            // Also resets connections that the provider has opened again meanwhile.
             while begin.elapsed() < STOPPED {
                 resets += reset(port);
                 thread::sleep(Duration::from_secs(4));

@@ -1,13 +1,13 @@
-//! Two hosts: network namespaces of this process's, joined by a pair of devices.
+//! Two hosts: network namespaces of this process, joined by a pair of devices.
 
 use sovia_sys::{Fd, netns};
 use std::process::Command;
 use std::thread;
 
-/// The hosts of the server and of the client.
+/// The network namespaces of the server and of the client.
 pub(crate) struct Hosts([Fd; 2]);
 
-/// Runs `ip`; what it complains of.
+/// Runs `ip`. An error has its output.
 fn ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|why| format!("the program ip: {why}"))?;
@@ -15,13 +15,13 @@ fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// On a thread of its own, which takes its network namespace with it.
+/// Runs `work` on a thread of its own, so that a change of the network namespace ends with the thread.
 fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|s| s.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
 impl Hosts {
-    /// Makes them.
+    /// Makes both hosts.
     pub(crate) fn make() -> Result<Hosts, String> {
         let fresh = || elsewhere(|| netns::fresh().and_then(|()| netns::current()));
         let fresh = || fresh().map_err(|why| format!("no network namespace can be made: {why}"));
@@ -37,12 +37,12 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Takes the calling thread to a host.
+    /// Moves the calling thread to a host.
     pub(crate) fn enter(&self, host: usize) {
         netns::enter(&self.0[host]).expect("a namespace of this process's");
     }
 
-    /// Does something there.
+    /// Runs `work` on a host.
     pub(crate) fn at<R: Send>(&self, host: usize, work: impl FnOnce() -> R + Send) -> R {
         elsewhere(|| {
             self.enter(host);
