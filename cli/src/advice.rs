@@ -1,23 +1,23 @@
-//! What would change that a connection is on TCP.
+//! Advice that would move a connection from TCP to a VI.
 
 use sovia_control::Reason;
 
-/// What is known of a connection's two ends, as far as an advice needs it.
+/// Facts about a connection's two ends that the advice depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ends {
-    /// The user of this end.
+    /// User of this end.
     pub user: String,
-    /// The user of the other end, if it is known.
+    /// User of the other end, if known.
     pub other_user: Option<String>,
-    /// The command of the other end's program, if it is known.
+    /// Command of the other end's program, if known.
     pub other_command: Option<String>,
-    /// The rules that this end's program goes by.
+    /// Rules that this end's program follows.
     pub rules: Option<String>,
-    /// Whether the peer's address is one that is always this host's.
+    /// True if the peer's address always belongs to this host.
     pub is_loopback: bool,
 }
 
-/// What to do, in lines; none where nothing is to be done.
+/// Returns the advice in lines; empty if there is nothing to do.
 pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
     let line = |text: &str| vec![text.to_owned()];
     let user = &ends.user;

@@ -1,4 +1,4 @@
-//! The page on which all processes of a run add up what they did.
+//! The statistics page on which all processes of a run add up their counters.
 
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -12,20 +12,20 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::Mode;
 use sovia_control::StatsPage;
 
-/// A page of counters in a file without a name, open to the processes of the run by its path.
+/// A page of counters in an unnamed file, which the processes of the run open by its path.
 pub struct Board {
     file: File,
     page: &'static StatsPage,
 }
 
 impl Board {
-    /// Makes and maps an empty page, for the rest of this process's life.
+    /// Makes and maps an empty page. The page stays mapped until this process ends.
     ///
     /// # Errors
-    /// Memory, descriptors or /dev/null are missing, or a limit on file size is in the way.
+    /// An error if memory, descriptors or /dev/null are missing, or if a limit on file size is too low.
     pub fn new() -> anyhow::Result<Self> {
         fill_stdio()?;
-        // Beyond that limit the kernel ends the process by a signal.
+        // If a process exceeds that limit, the kernel ends it by a signal.
         let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
         ensure!(
             most >= StatsPage::SIZE as u64,
@@ -36,21 +36,21 @@ impl Board {
             memfd_create(c"sovia-stats", flags).context("cannot make the page of counters")?,
         );
         file.set_len(StatsPage::SIZE as u64)?;
-        // A shorter file under a mapping would kill a process that touches it.
+        // The seal prevents a shorter file: it would kill each process that touches the mapping.
         fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
         let len =
             NonZeroUsize::new(StatsPage::SIZE).context("the page of counters has a length of 0")?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
+        // SAFETY: the kernel chooses the address of the new mapping, so the mapping replaces no other.
         let memory = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, &file, 0) }
             .context("cannot map the page of counters")?;
-        // SAFETY: mapped just now, for SIZE bytes, never unmapped, and not handed to any other
-        // code; other processes that map it use it as a `StatsPage` as well.
+        // SAFETY: the memory was just mapped with SIZE bytes, is never unmapped, and no other code has its address.
+        // Other processes that map the file also use it as a `StatsPage`.
         let page = unsafe { StatsPage::create(memory.as_ptr().cast(), StatsPage::SIZE)? };
         Ok(Self { file, page })
     }
 
-    /// The path under which the other processes open it, as long as this one lives.
+    /// Returns the path by which other processes open the file while this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
@@ -61,8 +61,8 @@ impl Board {
     }
 }
 
-/// Opens /dev/null wherever standard input, output or error is closed, so that no descriptor of
-/// ours becomes one. Close-on-exec: the program finds them closed, as it would have.
+/// Opens /dev/null for standard input, output and error if they are closed, so that no later descriptor takes their
+/// numbers. The descriptors are close-on-exec, so the program finds them closed, as without `sovia run`.
 fn fill_stdio() -> anyhow::Result<()> {
     loop {
         let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())

@@ -1,34 +1,37 @@
-//! What the system's databases say of users and groups. Asked of `getent`: this program is linked statically, and libc's own
-//! look-up would load libraries of the running system into it, which may be of another libc. Where there is no `getent` the databases know
-//! nobody; that it cannot be started is an error.
+//! Looks users and groups up in the system's databases.
+//!
+//! Runs `getent`, because this program is linked statically: libc's own look-up would load libraries of the running
+//! system, which may belong to another libc. Without `getent`, the databases count as empty. Other failures to start it
+//! are errors.
 
 use anyhow::Context;
 use std::io::{self, ErrorKind};
 use std::process::{Command, Stdio};
 
-/// The name of the user with that number.
+/// Returns the name of the user with this ID.
 ///
 /// # Errors
-/// The databases cannot be asked.
+/// An error if `getent` cannot be run.
 pub fn name_of_user(uid: u32) -> io::Result<Option<String>> {
     let entries = entries("passwd", &[&uid.to_string()])?;
     let name = entries.lines().next().and_then(|line| line.split(':').next());
     Ok(name.filter(|name| !name.is_empty()).map(str::to_owned))
 }
 
-/// The number of the user with that name. A number stands for itself where no database knows it, as in a small container.
+/// Returns the ID of the user with this name. A name that is a number and that no database knows is the ID itself, as
+/// in a small container.
 ///
 /// # Errors
-/// There is no such user, or the databases cannot be asked.
+/// An error if there is no such user, or if `getent` cannot be run.
 pub fn user(name: &str) -> anyhow::Result<u32> {
     let known = find_user(name).with_context(|| cannot_be_found(name))?.map(|user| user.uid);
     known.or_else(|| name.parse().ok()).with_context(|| is_none(name))
 }
 
-/// The numbers of the user with that name, and of its own group.
+/// Returns the IDs of the user with this name and of the user's primary group.
 ///
 /// # Errors
-/// As [`user`].
+/// Like [`user`].
 pub fn user_and_group(name: &str) -> anyhow::Result<(u32, u32)> {
     let known = find_user(name).with_context(|| cannot_be_found(name))?;
     known.map(|user| (user.uid, user.gid)).with_context(|| is_none(name))
@@ -46,11 +49,11 @@ fn find_user(name: &str) -> io::Result<Option<User>> {
     Ok(entries("passwd", &[name])?.lines().find_map(User::of))
 }
 
-/// The numbers of a group's members: of those whose own group it is, as far as the databases list all users, and of those
-/// that it lists; `None` if there is no such group.
+/// Returns the user IDs of a group's members; `None` if there is no such group. Members are the users whose primary
+/// group it is, as far as the databases list all users, and the users in the group's own list.
 ///
 /// # Errors
-/// The databases cannot be asked.
+/// An error if `getent` cannot be run.
 pub fn members_of(group: &str) -> io::Result<Option<Vec<u32>>> {
     let entry = entries("group", &[group])?;
     let mut fields = entry.lines().next().unwrap_or_default().split(':').skip(2);
@@ -72,14 +75,14 @@ struct User {
 }
 
 impl User {
-    /// From a line `name:password:uid:gid:...`.
+    /// Parses a line `name:password:uid:gid:...`.
     fn of(line: &str) -> Option<User> {
         let mut numbers = line.split(':').skip(2).map(str::parse);
         Some(User { uid: numbers.next()?.ok()?, gid: numbers.next()?.ok()? })
     }
 }
 
-/// The lines of a database for these keys, or all of them; none if it has none.
+/// Returns a database's lines for the given keys, or all lines; empty if there are none.
 fn entries(database: &str, keys: &[&str]) -> io::Result<String> {
     let mut getent = Command::new("getent");
     getent.arg(database).arg("--").args(keys).env_remove("LD_PRELOAD").stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! Code of both programs: `sovia`, which runs programs, and `sovia-tools`, which has all other commands.
+//! Code that two programs share: `sovia`, which runs programs, and `sovia-tools`, which has all other commands.
 
 pub mod advice;
 mod board;

@@ -1,4 +1,4 @@
-//! Where the rest of Sovia is: the library to inject, and how LD_PRELOAD comes to name it, and the programs.
+//! Finds the library to inject and the other programs of Sovia, and builds the value of LD_PRELOAD.
 
 use std::env;
 use std::ffi::{CStr, OsStr, OsString};
@@ -10,14 +10,14 @@ use sovia_control::env::PRELOAD;
 
 const FILE_NAME: &str = "libsovia_preload.so";
 
-/// The library's absolute path: what the environment says, else beside this executable (as
-/// built), else in `../lib/sovia` (as installed).
+/// Returns the library's absolute path. It comes from the environment, or the library is beside this executable (as
+/// built), or in `../lib/sovia` (as installed).
 ///
 /// # Errors
-/// None of them has it.
+/// An error if the library is in none of these places.
 pub fn find() -> anyhow::Result<PathBuf> {
     if let Some(given) = env::var_os(PRELOAD).filter(|given| !given.is_empty()) {
-        // Absolute, because the program may change its folder before it starts others.
+        // The path must be absolute, because the program may change its folder before it starts other programs.
         return std::fs::canonicalize(&given).with_context(|| {
             format!("cannot find the library {} that {PRELOAD} names", given.to_string_lossy())
         });
@@ -34,10 +34,10 @@ pub fn find() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The absolute path of another program of Sovia's, which lies where this one does.
+/// Returns the absolute path of another program of Sovia, which must be in the folder of this program.
 ///
 /// # Errors
-/// It is not there.
+/// An error if the program is not there.
 pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     let folder = own_folder()?;
     std::fs::canonicalize(folder.join(name)).with_context(|| {
@@ -45,26 +45,26 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// Where this program lies.
+/// Returns the folder of this program.
 fn own_folder() -> anyhow::Result<PathBuf> {
     let executable = env::current_exe().or_else(|error| executed().ok_or(error));
     let executable = executable.context("cannot find the folder of this program")?;
     Ok(executable.parent().unwrap_or(Path::new("/")).to_owned())
 }
 
-/// The path by which this program was executed: known without /proc, too (getauxval(3)).
+/// Returns the path by which this program was executed. Unlike /proc/self/exe, getauxval(3) also works without /proc.
 fn executed() -> Option<PathBuf> {
-    // SAFETY: asks for a word that the kernel has left there.
+    // SAFETY: getauxval only reads a word that the kernel stored for this process.
     let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
-    // SAFETY: the kernel leaves a string there, which lasts as long as the process.
+    // SAFETY: for AT_EXECFN the kernel stored a pointer to a string that exists until the process ends.
     let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })?;
     std::fs::canonicalize(OsStr::from_bytes(path.to_bytes())).ok()
 }
 
-/// LD_PRELOAD with `library` in front of what is there already.
+/// Returns LD_PRELOAD's value with `library` before the present entries.
 ///
 /// # Errors
-/// A path with a character that the dynamic linker would take for something else.
+/// An error if the path has a character that is special to the dynamic linker.
 pub fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Result<OsString> {
     let bytes = library.as_os_str().as_bytes();
     if bytes.iter().any(|byte| b" :$".contains(byte)) {
@@ -74,7 +74,7 @@ pub fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Resul
         );
     }
     let present = present.unwrap_or_default();
-    // `sovia run` within `sovia run`.
+    // This is the case of `sovia run` within `sovia run`.
     if split(&present).any(|entry| entry == bytes) {
         return Ok(present);
     }

@@ -1,7 +1,7 @@
-//! `sovia`: runs programs over Virtual Interfaces. For every command but `run` it becomes `sovia-tools`.
+//! `sovia`: runs programs over Virtual Interfaces. For every command except `run` it executes `sovia-tools`.
 
-// The standard start of a Rust program ignores SIGPIPE and opens /dev/null where standard input
-// or output is closed, and what `sovia run` executes would inherit both. So `main` is C's.
+// Rust's start code ignores SIGPIPE, and opens /dev/null if standard input or output is closed. Programs that `sovia
+// run` executes would inherit both. So `main` here is C's.
 #![cfg_attr(not(test), no_main)]
 
 use std::env;
@@ -39,7 +39,7 @@ fn work() -> c_int {
     } else {
         become_tools()
     };
-    // Without Rust's own start there is none of its end either.
+    // Without Rust's start code, no code flushes standard output at the end.
     let flushed = std::io::stdout().flush();
     match status {
         Ok(0) if flushed.is_err() => 1,
@@ -51,7 +51,7 @@ fn work() -> c_int {
     }
 }
 
-/// Becomes the program that has all commands; returns only if that fails.
+/// Executes the program that has all commands. Returns only if that fails.
 fn become_tools() -> anyhow::Result<c_int> {
     let program = library::beside("sovia-tools")?;
     let error = std::process::Command::new(&program).args(env::args_os().skip(1)).exec();

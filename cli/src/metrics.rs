@@ -1,4 +1,4 @@
-//! Counters for Prometheus: a file that is written again and again, for the textfile collector of its node exporter.
+//! Counters for Prometheus: a file that is rewritten periodically, for the textfile collector of the node exporter.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,13 +11,13 @@ use sovia_board::{Metrics, scan, shown};
 
 use crate::databases;
 
-/// Writes the counters of all programs under Sovia to `path`, a first time before this returns `ready`, and then every
-/// `interval`. A reader finds all of the file or all of the one before.
+/// Writes the counters of all programs under Sovia to `path`, and then again every `interval`. Calls `ready` after the
+/// first write. A reader always finds a whole file, the new one or the old one.
 ///
 /// # Errors
-/// Once the file cannot be written, or /proc not be read.
+/// An error when the file cannot be written or /proc cannot be read.
 pub fn serve(path: &Path, interval: Duration, ready: impl FnOnce()) -> anyhow::Result<()> {
-    // Beside it, and with a name that the collector passes over: it takes what ends with `.prom`.
+    // The new file is in the same folder. The collector ignores its name, because it does not end with `.prom`.
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut metrics = Metrics::default();

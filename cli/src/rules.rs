@@ -1,4 +1,4 @@
-//! Rules of the command line: which connections may be accelerated, and whom to trust.
+//! Rules of the command line: which connections may be accelerated, and which users are trusted.
 
 mod trust;
 
@@ -37,7 +37,7 @@ pub struct Specs {
     pub nic: Vec<String>,
 }
 
-/// Returns the error of a rule, with where the rule stands and what a misspelt word of the rule resembles.
+/// Returns the error of a rule, with the rule's place and a suggestion for a misspelt word.
 pub fn explained(place: &str, error: &RuleError) -> anyhow::Error {
     const EFFECTS: [&str; 5] = ["only", "except", "respect-filters", "trust", "nic"];
     const KEYS: [&str; 9] =
@@ -52,10 +52,10 @@ pub fn explained(place: &str, error: &RuleError) -> anyhow::Error {
 }
 
 impl Specs {
-    /// The rules, with numbers in the place of users' and groups' names.
+    /// Returns the rules, with IDs in place of the names of users and groups.
     ///
     /// # Errors
-    /// A SPEC that has no meaning, or names a user that there is not.
+    /// An error for an invalid SPEC, or for an unknown user or group.
     pub fn rules(&self) -> anyhow::Result<Rules> {
         let mut rules = Rules::NONE;
         let trusted: Vec<String> = self

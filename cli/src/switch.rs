@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use sovia_control::env;
 
-/// Returns the file of all users.
+/// Returns the path of the file for all users.
 pub fn of_all() -> &'static Path {
     Path::new(OsStr::from_bytes(env::OFF.to_bytes()))
 }
 
-/// Returns the file of one user.
+/// Returns the path of the file for one user.
 pub fn of_user(uid: u32) -> PathBuf {
     Path::new(OsStr::from_bytes(env::off_of(uid).to_bytes())).to_owned()
 }
 
-/// Returns the file that keeps connections of a user's process on TCP, if there is one under that root directory.
+/// Returns the file that keeps connections of a user's process on TCP, if there is one below the root directory `root`.
 pub fn in_force(root: &Path, uid: u32) -> Option<PathBuf> {
     let is_there =
         |path: &PathBuf| path.strip_prefix("/").is_ok_and(|below| root.join(below).exists());

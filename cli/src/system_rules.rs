@@ -1,4 +1,4 @@
-//! Rules of programs that have the library by /etc/ld.so.preload, as the library reads them.
+//! Rules for programs that load the library by /etc/ld.so.preload, read like the library reads them.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
@@ -9,10 +9,10 @@ use std::path::Path;
 use sovia_control::{Rules, env};
 use sovia_sys::{Errno, small_file};
 
-/// The rules of a file, if it is there.
+/// Reads the rules in a file, if the file exists.
 ///
 /// # Errors
-/// Why programs of some user find none to follow.
+/// The reason why programs of some users cannot read the rules.
 pub fn read(path: &CStr) -> Result<Option<Rules>, String> {
     let file = Path::new(OsStr::from_bytes(path.to_bytes()));
     let may_all = |path: &Path, right| fs::metadata(path).map_or(true, |it| it.mode() & right != 0);
@@ -36,16 +36,17 @@ pub fn read(path: &CStr) -> Result<Option<Rules>, String> {
     Rules::parse_file(&text).map(Some).map_err(|error| error.to_string())
 }
 
-/// Whose rules a process with the library goes by.
+/// Source of the rules for a process with the library.
 enum Source {
-    /// Those of its environment, if it names any: that says what is accelerated.
+    /// Rules in the process's environment. If it names any, they apply.
     Own(Option<String>),
-    /// What [`read`] finds.
+    /// Result of [`read`].
     System(Result<Option<Box<Rules>>, String>),
 }
 
 impl Source {
-    /// By one look at the environment, so that a process that becomes another program meanwhile is one or the other.
+    /// Reads a process's environment once. So if the process executes another program meanwhile, the result fits one of
+    /// the two programs.
     fn of(pid: i32) -> Option<Source> {
         let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
         let mut variables = environment.split(|&byte| byte == 0);
@@ -64,7 +65,8 @@ impl Source {
     }
 }
 
-/// The rules that a process with the library goes by, and where those of the system are; `None` where it has none.
+/// Returns the rules that a process with the library follows, with their file if they are the system's. Returns `None`
+/// if it follows none.
 pub fn followed_by(pid: i32) -> Option<String> {
     match Source::of(pid)? {
         Source::Own(rules) => rules,
@@ -75,8 +77,9 @@ pub fn followed_by(pid: i32) -> Option<String> {
     }
 }
 
-/// Whether they leave a process with the library no connection, so that the library does nothing in it. The library knows the program
-/// by the name that it was started by, over which it may have written a title since: its other names count as well here.
+/// Returns true if the system's rules allow a process with the library no connection, so that the library is inactive
+/// in the process. The library matches rules with the name by which the program was started. The program may have
+/// overwritten this name with a title, so this function also tries its other names.
 pub fn leave_alone(pid: i32) -> bool {
     let read_of = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let (command, file) = (read_of("cmdline"), fs::read_link(format!("/proc/{pid}/exe")));
@@ -136,7 +139,7 @@ mod tests {
             shell.args(["-c", "echo; read line"]).stdin(Stdio::piped()).stdout(Stdio::piped());
             shell.env_remove("LD_PRELOAD").env_remove(env::RULES).env(name, value);
             let mut shell = shell.spawn().unwrap();
-            // It has its environment by then.
+            // The shell's exec is over, so its environment is complete.
             shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
             shell
         };

@@ -1,4 +1,4 @@
-//! What an executable's ELF headers tell about loading a library into it.
+//! Reads from an executable's ELF headers whether a library can be loaded into it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,30 +9,30 @@ use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
 
-/// Sections that only the Go compiler makes.
+/// Names of sections that only the Go compiler makes.
 const OF_GO: [&[u8]; 2] = [b"\0.go.buildinfo\0", b"\0.note.go.buildid\0"];
 
-/// Class, byte order and machine: two files that differ in it cannot be in one process.
+/// Class, byte order and machine. Files that differ in one of these cannot be in one process.
 type Machine = (bool, bool, u16);
 
-/// The headers, as far as they matter here.
+/// The relevant parts of the headers.
 #[derive(Debug)]
 pub(super) struct Elf {
     machine: Machine,
-    /// The dynamic linker; a static executable has none.
+    /// Path of the dynamic linker. A static executable has none.
     pub(super) interpreter: Option<PathBuf>,
-    /// Made by the Go compiler.
+    /// True if the Go compiler made the file.
     pub(super) go: bool,
 }
 
 impl Elf {
-    /// Reads the headers; `None` for what is not ELF, or too broken to say anything about.
+    /// Reads the headers. Returns `None` if the file is not ELF or is corrupt.
     pub(super) fn read(file: &File) -> Option<Self> {
-        // Reads only what is asked for: executables of hundreds of megabytes exist.
+        // The cache reads only the requested parts, because executables can have hundreds of megabytes.
         Self::parse(&ReadCache::new(file))
     }
 
-    /// Likewise, from wherever the bytes are.
+    /// Parses the headers in `data`.
     pub(super) fn parse<'data, R: ReadRef<'data>>(data: R) -> Option<Self> {
         match FileKind::parse(data).ok()? {
             FileKind::Elf32 => headers::<FileHeader32<Endianness>, _>(data).ok(),
@@ -41,7 +41,7 @@ impl Elf {
         }
     }
 
-    /// Whether this process's own executable, and so the library, is for another machine.
+    /// Returns true if this process's own executable, and so the library, is for another machine.
     pub(super) fn is_foreign(&self) -> bool {
         own_machine().is_some_and(|own| own != self.machine)
     }
@@ -50,7 +50,7 @@ impl Elf {
 fn own_machine() -> Option<Machine> {
     let file = File::open("/proc/self/exe").ok()?;
     let data = ReadCache::new(&file);
-    // Sovia is for machines of 64 bits only.
+    // Sovia exists only for 64-bit machines.
     FileHeader64::<Endianness>::parse(&data).and_then(machine).ok()
 }
 
@@ -71,14 +71,14 @@ where
             interpreter = Some(PathBuf::from(OsString::from_vec(path.to_vec())));
         }
     }
-    // Without section headers, as after `sstrip`, one cannot tell; then it is none.
+    // Without section headers, for example after `sstrip`, the file counts as not made by Go.
     let go = section_names(header, endian, data)
         .is_some_and(|names| OF_GO.iter().any(|go| names.windows(go.len()).any(|at| at == *go)));
     Ok(Elf { machine: machine(header)?, interpreter, go })
 }
 
-/// The names of all sections, each between zero bytes. To look them up one at a time would read the file for
-/// each.
+/// Returns the names of all sections, separated by zero bytes. A look-up of single names would read the file for each
+/// name.
 fn section_names<'data, H, R>(header: &H, endian: Endianness, data: R) -> Option<&'data [u8]>
 where
     H: FileHeader<Endian = Endianness>,

@@ -1,4 +1,4 @@
-//! Whether a program will take the library: what LD_PRELOAD does for it, said before it runs.
+//! Checks before a program runs whether it will load the library by LD_PRELOAD.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -10,28 +10,27 @@ use std::path::{Path, PathBuf};
 use super::elf::Elf;
 use super::{lookup, privilege};
 
-/// How much of a file the kernel reads for its `#!` line, in bytes.
+/// Number of bytes that the kernel reads for a `#!` line.
 const SCRIPT_LINE_BYTES_MAX: usize = 256;
-/// How many interpreters of interpreters the kernel follows.
+/// Number of nested interpreters that the kernel follows.
 const SCRIPT_DEPTH_MAX: usize = 5;
-/// The interpreter of a script without `#!`, for execvp and so for us.
+/// Interpreter that execvp, and so `sovia run`, uses for a script without `#!`.
 const SHELL: &str = "/bin/sh";
 
-/// What was found out about a program.
+/// Facts about a program.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Why its connections will stay on TCP.
+    /// Reason why the program's connections will stay on TCP.
     pub obstacle: Option<Obstacle>,
-    /// The dynamic linker of a program that takes the library, or of its interpreter.
+    /// Dynamic linker of a program that loads the library, or of its interpreter.
     pub linker: Option<PathBuf>,
-    /// The interpreter that it needs and that is not there.
+    /// Interpreter that the program needs and that does not exist.
     pub missing: Option<PathBuf>,
-    /// A script that does not name an interpreter.
+    /// True for a script that names no interpreter.
     pub is_bare_script: bool,
 }
 
-/// Why a program's connections stay on TCP, and which file is to blame: the program itself or
-/// its interpreter.
+/// Reason why a program's connections stay on TCP, and the file with the cause: the program itself or its interpreter.
 #[derive(Debug)]
 pub struct Obstacle {
     file: PathBuf,
@@ -43,7 +42,7 @@ enum Kind {
     Static {
         go: bool,
     },
-    /// Dynamic, but its network calls do not go through libc.
+    /// A dynamic executable whose network calls do not go through libc.
     Go,
     Foreign,
     OtherLibc(PathBuf),
@@ -51,13 +50,13 @@ enum Kind {
 }
 
 impl Obstacle {
-    /// Whether the library may stay in the environment, for the programs that this one starts.
-    /// Elsewhere the dynamic linker would complain, refuse to start, or drop it anyway.
+    /// Returns true if LD_PRELOAD may name the library for programs that this program starts. Otherwise the dynamic
+    /// linker would complain, refuse to start, or ignore the library.
     pub fn tolerates_library(&self) -> bool {
         matches!(self.kind, Kind::Static { .. } | Kind::Go)
     }
 
-    /// One line for the user of the program at `path`.
+    /// Returns one line for the user of the program at `path`.
     pub fn line(&self, path: &Path) -> String {
         if self.file == path {
             format!("{} {}", path.display(), self.kind)
@@ -97,15 +96,14 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Looks at the program at `path`. What cannot be read is taken to be all right: executing it
-/// shows the truth soon enough.
+/// Inspects the program at `path`. A file that cannot be read has no findings: executing it shows any fault.
 pub fn inspect(path: &Path) -> Findings {
     inspect_to_depth(path, 0)
 }
 
 fn inspect_to_depth(path: &Path, depth: usize) -> Findings {
     let Ok(file) = File::open(path) else {
-        // May be executable without being readable, and still be setuid.
+        // The file may be executable without being readable, and still be setuid.
         return blame(path, privilege::gained(path).map(Kind::Privileged));
     };
     if let Some(elf) = Elf::read(&file) {
@@ -123,13 +121,13 @@ fn inspect_to_depth(path: &Path, depth: usize) -> Findings {
     }
 }
 
-/// The interpreter of the script at `path`. `None` for other programs, and for what cannot be read.
+/// Returns the interpreter of the script at `path`. Returns `None` for other programs and for unreadable files.
 pub fn interpreter_of(path: &Path) -> Option<PathBuf> {
     let file = File::open(path).ok()?;
     Shebang::parse(&beginning(&file)).map(|shebang| shebang.interpreter)
 }
 
-/// As much of a file as the kernel looks at for a `#!` line.
+/// Returns the part of a file that the kernel searches for a `#!` line.
 fn beginning(file: &File) -> Vec<u8> {
     let mut start = vec![0; SCRIPT_LINE_BYTES_MAX];
     let len = file.read_at(&mut start, 0).unwrap_or(0);
@@ -140,7 +138,7 @@ fn beginning(file: &File) -> Vec<u8> {
 fn inspect_elf(path: &Path, elf: &Elf) -> Findings {
     let privileged = privilege::gained(path).map(Kind::Privileged);
     let Some(interpreter) = &elf.interpreter else {
-        // The dynamic linker itself, run as a program, has none but knows LD_PRELOAD.
+        // The dynamic linker, run as a program, has no interpreter but obeys LD_PRELOAD.
         let is_linker = is_glibc_linker(path);
         return blame(path, privileged.or((!is_linker).then_some(Kind::Static { go: elf.go })));
     };
@@ -167,8 +165,8 @@ fn inspect_interpreter(shebang: &Shebang, depth: usize) -> Findings {
     if findings.obstacle.is_some() || interpreter.file_name() != Some(OsStr::new("env")) {
         return findings;
     }
-    // `#!/usr/bin/env python3`: the program that matters is the one that env starts. Where it
-    // is missing, env says so itself.
+    // For `#!/usr/bin/env python3`, the relevant program is the one that env starts. If it is missing, env reports
+    // this.
     match shebang.program_of_env().and_then(|name| lookup::find(&name).ok()) {
         Some(program) => Findings {
             missing: None,
@@ -183,7 +181,7 @@ fn blame(path: &Path, kind: Option<Kind>) -> Findings {
     Findings { obstacle, ..Findings::default() }
 }
 
-/// By name: glibc's linkers are `ld-linux*.so.*`, `ld64.so.*` and, for old ports, `ld.so.1`.
+/// Returns true if the file name is that of a glibc linker: `ld-linux*.so.*`, `ld64.so.*`, or `ld.so.1` on old ports.
 fn is_glibc_linker(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     [b"ld-linux".as_slice(), b"ld64.so.", b"ld.so.1"].iter().any(|start| name.starts_with(start))
@@ -193,7 +191,7 @@ fn is_glibc_linker(path: &Path) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 struct Shebang {
     interpreter: PathBuf,
-    /// All that follows on the line, which the kernel passes as one argument.
+    /// The rest of the line, which the kernel passes as one argument.
     argument: OsString,
 }
 
@@ -213,7 +211,7 @@ impl Shebang {
         })
     }
 
-    /// The program that `env` starts with this argument: with `-S` several words, else one.
+    /// Returns the program that `env` starts with this argument, which contains several words if `-S` is given.
     fn program_of_env(&self) -> Option<OsString> {
         let words = self.argument.as_bytes().split(|byte| b" \t".contains(byte));
         let word = words

@@ -1,4 +1,4 @@
-//! Whether the dynamic linker of a program can load the library: with one that it cannot load to the end, it ends the program.
+//! Checks whether a program's dynamic linker can load the library. If the linker cannot, it ends the program.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,22 +13,23 @@ use object::{Endianness, ReadCache, ReadRef};
 
 type Header = FileHeader64<Endianness>;
 
-/// Bytes of data that a program with the library needs at least. With less the dynamic linker ends the program.
+/// Smallest data limit, in bytes, for a program with the library. With less, the dynamic linker ends the program.
 const DATA: u64 = 2560 << 10;
 
-/// A library that another one needs, and the versions that it asks that one for.
+/// A library that another library needs, and the required versions.
 #[derive(Debug, PartialEq, Eq)]
 struct Need {
     file: Vec<u8>,
     versions: Vec<Vec<u8>>,
 }
 
-/// Why `linker`, a program's dynamic linker, cannot load `library`; `None` where it can, or where that cannot be told.
+/// Returns the reason why `linker`, a program's dynamic linker, cannot load `library`. Returns `None` if it can, or if
+/// the answer is unknown.
 ///
-/// What lies beside the linker, as libc does, is looked at here. Only where that is not all, the linker is started and asked.
+/// Libraries beside the linker, such as libc, are checked here. The linker is started only if that is not enough.
 pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
     let why_not = match std::fs::metadata(library) {
-        // To open a pipe would take until something writes to it.
+        // Opening a pipe would block until another process writes to it.
         Ok(about) if !about.is_file() => Some("not a regular file".to_owned()),
         Ok(_) => File::open(library).err().map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),
@@ -55,9 +56,9 @@ pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
     if is_all_there() == Some(true) { None } else { asked(linker, library) }
 }
 
-/// What the linker itself says.
+/// Runs the linker, and returns the reason that it prints.
 fn asked(linker: &Path, library: &Path) -> Option<String> {
-    // The kernel takes a name without a slash as a file of the current folder, `Command` as one to be searched for.
+    // The kernel takes a name without a slash as a file in the current folder. `Command` would search PATH for it.
     let mut list = Command::new(Path::new(".").join(linker));
     list.arg("--list")
         .arg(library)
@@ -67,7 +68,7 @@ fn asked(linker: &Path, library: &Path) -> Option<String> {
     let said = list.output().ok()?;
     let text = [said.stdout, said.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // It lists what is missing as well, and calls that no failure.
+    // The linker also lists missing libraries, without an error status.
     let missing = text.lines().find(|line| line.contains("not found"));
     let failure = || text.lines().next().filter(|_| !said.status.success());
     let why = missing.or_else(failure)?.rsplit("shared libraries: ").next()?;
@@ -100,7 +101,7 @@ fn needs<'data>(data: impl ReadRef<'data>) -> object::Result<Vec<Need>> {
     Ok(needs)
 }
 
-/// The versions of symbols that a library has.
+/// Returns the symbol versions that a library defines.
 fn versions<'data>(data: impl ReadRef<'data>) -> object::Result<Vec<Vec<u8>>> {
     let header = Header::parse(data)?;
     let endian = header.endian()?;
@@ -111,7 +112,7 @@ fn versions<'data>(data: impl ReadRef<'data>) -> object::Result<Vec<Vec<u8>>> {
     let strings = sections.strings(endian, data, strings)?;
     let mut names = Vec::new();
     for defined in defined {
-        // The first name is its own, the others are of those that it goes on from.
+        // The first name is the version's own. The others are versions that it extends.
         if let Some(name) = defined?.1.next()? {
             names.push(name.name(endian, strings)?.to_vec());
         }

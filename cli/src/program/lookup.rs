@@ -1,4 +1,4 @@
-//! Where a program is: the search of execvp, done ahead so that the file can be looked at.
+//! Finds a program by execvp's search, so that the file can be inspected before it is executed.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,22 +10,22 @@ use nix::unistd::{AccessFlags, access};
 
 use super::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
 
-/// What execvp searches where PATH is not set.
+/// Folders that execvp searches if PATH is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// A program that cannot be started.
+/// Error for a program that cannot be started.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LookupError {
-    /// No such file, in PATH or where the path says.
+    /// The file does not exist, in PATH or at the given path.
     NotFound(OsString),
-    /// A file that this user may not execute.
+    /// The user may not execute the file.
     NotExecutable(PathBuf),
-    /// A folder.
+    /// The path is a folder.
     Folder(PathBuf),
 }
 
 impl LookupError {
-    /// The exit status of a shell in the same place.
+    /// Returns the exit status that a shell would give.
     pub fn exit_status(&self) -> i32 {
         match self {
             Self::NotFound(_) => EXIT_NOT_FOUND,
@@ -51,10 +51,10 @@ impl fmt::Display for LookupError {
 
 impl std::error::Error for LookupError {}
 
-/// The file that execvp would execute for `name`. The path always has a slash in it.
+/// Returns the file that execvp would execute for `name`. The path always contains a slash.
 ///
 /// # Errors
-/// As execvp: a file without permission is passed over, and is the error if no other is found.
+/// Like execvp: a file without permission is skipped, and is the error if the search finds no other file.
 pub fn find(name: &OsStr) -> Result<PathBuf, LookupError> {
     if has_slash(name) {
         return candidate(name, PathBuf::from(name));
@@ -62,7 +62,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, LookupError> {
     let path = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut refused = None;
     for folder in path.as_bytes().split(|&byte| byte == b':') {
-        // An empty entry is the current folder.
+        // An empty entry means the current folder.
         let folder = if folder.is_empty() { b"." } else { folder };
         match candidate(name, Path::new(OsStr::from_bytes(folder)).join(name)) {
             Ok(path) => return Ok(path),
@@ -74,7 +74,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, LookupError> {
 }
 
 fn candidate(name: &OsStr, path: PathBuf) -> Result<PathBuf, LookupError> {
-    // An empty name would make a path of the folder alone.
+    // With an empty name, the path would be the folder itself.
     if name.is_empty() {
         return Err(LookupError::NotFound(name.to_owned()));
     }

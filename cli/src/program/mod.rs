@@ -1,4 +1,4 @@
-//! What the file of a program says before it runs: where it is, and whether it takes the library.
+//! Finds the file of a program before it runs, and checks whether the program will load the library.
 
 mod elf;
 mod inspect;
@@ -13,5 +13,5 @@ pub use self::lookup::{LookupError, find};
 
 /// Exit status for a program that cannot be executed, as in a shell.
 pub const EXIT_NOT_EXECUTABLE: i32 = 126;
-/// Exit status for a program that is not there, as in a shell.
+/// Exit status for a program that does not exist, as in a shell.
 pub const EXIT_NOT_FOUND: i32 = 127;

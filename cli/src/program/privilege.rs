@@ -1,4 +1,4 @@
-//! Executables that gain rights when they start: the dynamic linker loads no library into them.
+//! Executables that gain rights when they start. The dynamic linker loads no library into them.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{getgid, getuid};
 
-/// What would give the program at `path` rights that its user does not have, if anything.
+/// Returns the mark that would give the program at `path` rights that its user does not have, if there is one.
 pub(super) fn gained(path: &Path) -> Option<&'static str> {
     let metadata = path.metadata().ok()?;
     let mode = metadata.mode();
@@ -29,14 +29,14 @@ pub(super) fn gained(path: &Path) -> Option<&'static str> {
 
 fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: both strings end in NUL; a null buffer of size 0 asks for the length only.
+    // SAFETY: both strings end in NUL. With a null buffer of size 0, getxattr only returns the length.
     let len = unsafe {
         libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0)
     };
     len > 0
 }
 
-/// Whether the kernel ignores such marks here.
+/// Returns true if the kernel ignores such marks for this process or file system.
 fn gains_are_off(path: &Path) -> bool {
     nix::sys::prctl::get_no_new_privs().unwrap_or(false)
         || statvfs(path).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_NOSUID))

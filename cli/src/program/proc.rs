@@ -1,19 +1,19 @@
-//! Whether /proc shows the processes of this PID namespace.
+//! Checks whether /proc shows the processes of this PID namespace.
 
 use std::fs;
 use std::path::Path;
 
-/// Why /proc is of no use to the library.
+/// Reason why the library cannot use /proc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcFault {
-    /// Not mounted, or not readable.
+    /// /proc is not mounted or not readable.
     Missing,
-    /// Another PID namespace is shown, as after `unshare --pid --fork`.
+    /// /proc shows another PID namespace, for example after `unshare --pid --fork`.
     Foreign,
 }
 
 impl ProcFault {
-    /// Returns what was found.
+    /// Describes the fault.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Missing => "/proc is not mounted, or is not readable",
@@ -21,7 +21,7 @@ impl ProcFault {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns a command that repairs the fault.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Missing => "mount -t proc proc /proc",
@@ -30,7 +30,7 @@ impl ProcFault {
     }
 }
 
-/// Returns what is wrong with /proc, if anything.
+/// Returns the fault of /proc, if there is one.
 pub fn fault() -> Option<ProcFault> {
     fault_of(fs::read_link("/proc/self").ok().as_deref(), std::process::id())
 }

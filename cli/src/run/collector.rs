@@ -1,8 +1,8 @@
-//! Counts what processes of a run have not counted themselves: those that a signal ends, or `_exit`, and those that outlive
-//! the program.
+//! Counts connections that processes of a run have not counted themselves: a signal or `_exit` has ended the process,
+//! or it outlives the program.
 //!
-//! A process counts each connection in memory of its own, which it adds to the run's page when the connection ends. It sends
-//! the file of that memory here once. So the memory outlasts it.
+//! A process counts each connection in memory of its own, and adds the counts to the run's page when the connection
+//! ends. The process sends the file of this memory to the collector once. So the memory outlives the process.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -16,32 +16,32 @@ use nix::sys::socket::{
 use nix::unistd::{Pid, Uid};
 use sovia_control::StatsPage;
 
-/// Files that are kept at a time. What comes beyond is counted as far as it is on the page.
+/// Largest number of kept files. Further processes are counted only as far as they count themselves on the page.
 const MOST: usize = 256;
 
-/// Messages that are taken in before signals are looked at again.
+/// Largest number of messages taken between two checks for signals.
 const AT_ONCE: usize = 64;
-/// Descriptors that one message can have. The kernel would leave those open for which there is no room.
+/// Largest number of descriptors in a message. Descriptors beyond the buffer's room would stay open in this process.
 const DESCRIPTORS: usize = 253;
 
-/// A file of records, and the process that has sent it.
+/// A file of records, and the process that sent it.
 struct Records {
     file: File,
     sender: Pid,
 }
 
-/// Receives the files of processes' records.
+/// Receives the files of the processes' records.
 pub(super) struct Collector {
     socket: OwnedFd,
     kept: Vec<Records>,
 }
 
 impl Collector {
-    /// A socket of a fresh name, which the page tells.
+    /// Makes a socket with a new name, and writes the name to the page.
     pub(super) fn new(page: &StatsPage) -> nix::Result<Collector> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        // Before it has a name: every message says its sender.
+        // Set before the socket has a name, so that every message names its sender.
         setsockopt(&socket, sockopt::PassCred, &true)?;
         bind(socket.as_raw_fd(), &UnixAddr::new_unnamed())?;
         let name: UnixAddr = getsockname(socket.as_raw_fd())?;
@@ -49,7 +49,7 @@ impl Collector {
         Ok(Collector { socket, kept: Vec::new() })
     }
 
-    /// Takes in what has come, up to a bound: any user may send.
+    /// Takes waiting messages. Their number is bounded, because any user may send.
     pub(super) fn receive(&mut self) {
         for _ in 0..AT_ONCE {
             match self.next() {
@@ -60,7 +60,8 @@ impl Collector {
         }
     }
 
-    /// The next message's file; `None` if it is none of this user's processes, or has none.
+    /// Returns the file of the next message. Returns `None` if the sender is another user's process, or if there is no
+    /// file.
     fn next(&self) -> nix::Result<Option<Records>> {
         let mut byte = [0];
         let mut parts = [IoSliceMut::new(&mut byte)];
@@ -72,9 +73,9 @@ impl Collector {
         for part in message.cmsgs()? {
             match part {
                 ControlMessageOwned::ScmRights(numbers) => {
-                    // SAFETY: this call has made the descriptors, and nothing else knows of them.
+                    // SAFETY: this call has received the descriptors, and no other code owns them.
                     let files = numbers.into_iter().map(|fd| unsafe { File::from_raw_fd(fd) });
-                    // All of them are owned before one is chosen.
+                    // Takes ownership of all descriptors before choosing one, so that the others are closed.
                     file = files.collect::<Vec<File>>().pop();
                 }
                 ControlMessageOwned::ScmCredentials(who) => sender = Some(who),
@@ -86,7 +87,7 @@ impl Collector {
         Ok(file.zip(sender).map(|(file, who)| Records { file, sender: Pid::from_raw(who.pid()) }))
     }
 
-    /// Whether one more can be kept. Those of processes that have ended and left no connection open make room.
+    /// Returns true if one more file can be kept. Drops files of ended processes that left no connection open.
     fn has_room(&mut self) -> bool {
         if self.kept.len() == MOST {
             self.kept.retain(|records| {
@@ -97,9 +98,9 @@ impl Collector {
         self.kept.len() < MOST
     }
 
-    /// Adds to the page what the processes have not.
+    /// Adds the counts to the page that the processes have not added.
     pub(super) fn settle(mut self, page: &StatsPage) {
-        // Processes that live on send nothing more: another one may get the name.
+        // Removes the name: processes that live on must send nothing more, because another socket may get the name.
         page.name_collector(&[]);
         self.receive();
         for records in &self.kept {

@@ -1,5 +1,5 @@
-//! Connections that `sovia run` has inherited from a program under Sovia, such as inetd: what that program has told of
-//! them is for the program that this process becomes.
+//! Connections that `sovia run` has inherited from a program under Sovia, such as inetd. That program's data about the
+//! connections is for the program that this process becomes.
 
 use std::fs::{self, File};
 use std::mem::ManuallyDrop;
@@ -11,11 +11,11 @@ use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Program};
 
 use crate::program;
 
-/// Passes on what is there for this process. `program`: the file that this process is about to become, with the library
-/// in it; `None` where it stays what it is, or the library is not in it.
+/// Passes inherited data on. `program` is the file that this process is about to execute with the library. `None` if
+/// this process executes no program, or a program without the library.
 pub(super) fn pass_on(program: Option<&Path>) {
     for number in NUMBERS {
-        // SAFETY: nothing in this process owns the number, if it is open at all; `ManuallyDrop` leaves it open.
+        // SAFETY: nothing in this process owns the number, and `ManuallyDrop` leaves the descriptor open.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
         let Some(mut inheritance) = read(&file) else { continue };
         let head = inheritance.head();
@@ -29,7 +29,8 @@ pub(super) fn pass_on(program: Option<&Path>) {
         }
         drop(ManuallyDrop::into_inner(file));
         for passed in [head.records, head.locks] {
-            // SAFETY: nothing in this process owns the number. One that has come to be another file's stays open.
+            // SAFETY: nothing in this process owns the number. If the number now belongs to another file, it stays
+            // open.
             let file = ManuallyDrop::new(unsafe { File::from_raw_fd(passed.fd) });
             if file.metadata().is_ok_and(|found| found.ino() == passed.inode) {
                 drop(ManuallyDrop::into_inner(file));
@@ -51,7 +52,7 @@ fn file_id(path: &Path) -> Option<Program> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Which file the kernel executes for that path: the interpreter of a script.
+/// Returns the identity of the file that the kernel executes for a path: the interpreter of a script.
 fn executed(path: &Path) -> Option<Program> {
     file_id(program::interpreter_of(path).as_deref().unwrap_or(path))
 }

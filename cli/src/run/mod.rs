@@ -1,7 +1,7 @@
-//! `sovia run`: a program with the library in it.
+//! `sovia run`: runs a program with the library.
 //!
-//! Without `-v` this process becomes the program, so there is nothing between it and the process that
-//! started it. With `-v` it waits for the program, passes signals on and then reports.
+//! Without `-v` this process becomes the program, so no process stands between the program and its parent. With `-v`
+//! this process waits for the program, forwards signals and then prints a summary.
 
 mod collector;
 mod inheritance;
@@ -31,7 +31,7 @@ use crate::rules::{self, Specs};
 use crate::similar::suggestion;
 use crate::{Board, library, program};
 
-/// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.
+/// Exit status if `sovia run` itself failed, as with `env` and `timeout`.
 const EXIT_OURSELVES: i32 = 125;
 /// Run a program with its local TCP connections on Virtual Interfaces.
 ///
@@ -61,14 +61,14 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Prints an error of the command line, or the help that was asked for. Returns the exit status.
+/// Prints a command-line error, or the requested help. Returns the exit status.
 pub fn report(error: &clap::Error) -> i32 {
     let _ = error.print();
-    // 2, as of other commands, might be the program's own.
+    // The status 2 of other commands might also be the program's own.
     if error.use_stderr() { EXIT_OURSELVES } else { 0 }
 }
 
-/// Runs the program; returns the exit status if this process is still itself afterwards.
+/// Runs the program. Returns the exit status if this process has not become the program.
 pub fn run(args: Args) -> anyhow::Result<i32> {
     match prepare(&args) {
         Ok(ready) => ready.go(),
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<i32> {
     }
 }
 
-/// Why nothing was started.
+/// Reason why no program was started.
 struct Refusal {
     status: i32,
     error: anyhow::Error,
@@ -95,13 +95,13 @@ struct Ready {
     program: Program,
     voice: Voice,
     board: Option<Board>,
-    /// The library, where it is in the environment.
+    /// The library, if LD_PRELOAD names it.
     library: Option<PathBuf>,
-    /// Whether the program takes it.
+    /// True if the program loads the library.
     is_covered: bool,
 }
 
-/// Looks at everything that can be wrong, and leaves the environment as the program shall have it.
+/// Checks for all possible faults, and sets up the program's environment.
 fn prepare(args: &Args) -> Result<Ready, Refusal> {
     let voice = args.words.voice();
     let rules = rules(args)?;
@@ -158,7 +158,8 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     Ok(Ready { program, voice, board, library, is_covered })
 }
 
-/// The page of counters, which the program's environment names. `None` if there can be none, which is said.
+/// Makes the page of counters, and names it in the program's environment. Prints an error and returns `None` if that
+/// fails.
 fn board() -> Option<Board> {
     let made = Board::new();
     match &made {
@@ -176,13 +177,13 @@ impl Ready {
             inheritance::pass_on(self.is_covered.then(|| self.program.path()));
             return Ok(self.program.become_it());
         };
-        // This process keeps what it has inherited, so the program is not alone with it.
+        // This process keeps its inherited descriptors, so the program is not their only owner.
         inheritance::pass_on(None);
         if self.voice >= Voice::Reasons {
             let (program, library) = (self.program.path(), self.library.as_deref());
             say(Outset { program, library, variable: |name| env::var_os(name) });
         }
-        // Without one as much is counted as the processes count themselves.
+        // Without a collector, only counts by the processes themselves appear.
         let mut collector = Collector::new(board.page()).ok();
         let end = supervise::supervise(|| self.program.become_it(), collector.as_mut())?;
         if let Some(collector) = collector {
@@ -193,11 +194,11 @@ impl Ready {
     }
 }
 
-/// The rules of the command line, or `None` where the environment's are to stay as they are.
+/// Returns the rules of the command line, or `None` if the rules in the environment apply unchanged.
 fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
     let rules = args.specs.rules()?;
     if rules.is_empty() {
-        // The library cannot report an error to the user, so wrong rules in the environment end here.
+        // The library cannot report an error to the user, so invalid rules in the environment are refused here.
         if let Some(text) = env::var_os(names::RULES) {
             let text = text.to_string_lossy();
             let by_number = rules::by_number(&text).context(names::RULES)?;
@@ -210,7 +211,7 @@ fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
     Ok(Some(rules))
 }
 
-/// The protocol of the command line, or `None` where the environment's is to stay as it is.
+/// Returns the protocol of the command line, or `None` if the protocol in the environment applies unchanged.
 fn protocol(args: &Args) -> anyhow::Result<Option<String>> {
     let (whence, text) = match &args.protocol {
         Some(text) => ("--protocol", text.clone()),
@@ -231,6 +232,6 @@ fn protocol(args: &Args) -> anyhow::Result<Option<String>> {
 }
 
 fn set_env(name: &str, value: &std::ffi::OsStr) {
-    // SAFETY: `sovia run` never has a second thread that could read the environment meanwhile.
+    // SAFETY: `sovia run` has only one thread, so no other thread reads the environment meanwhile.
     unsafe { env::set_var(name, value) }
 }

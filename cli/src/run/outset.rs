@@ -1,4 +1,4 @@
-//! What `sovia run -vv` says before the program starts: what it is started with.
+//! Output of `sovia run -vv` before the program starts.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use sovia_control::env as names;
 use sovia_proto::agent::PATH;
 
-/// What was found, and what the environment says, as lines for people.
+/// Findings and environment variables, formatted for the user.
 pub(super) struct Outset<'a> {
     pub(super) program: &'a Path,
-    /// The library, where it is injected.
+    /// The library, if it is injected.
     pub(super) library: Option<&'a Path>,
-    /// A variable of the environment that the program gets.
+    /// Returns a variable of the program's environment.
     pub(super) variable: fn(&str) -> Option<OsString>,
 }
 
@@ -22,7 +22,7 @@ impl Outset<'_> {
         (!value.is_empty()).then(|| value.to_string_lossy().into_owned())
     }
 
-    /// Where the library looks for the host's agent, and what is there.
+    /// Returns the path where the library looks for the host's agent, and what is there.
     fn agent(&self) -> String {
         let path = match (self.variable)(names::AGENT) {
             Some(given) if given.is_empty() => return "none (SOVIA_AGENT is empty)".to_owned(),

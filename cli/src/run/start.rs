@@ -1,4 +1,4 @@
-//! A program ready to be executed, and the execution.
+//! A program ready to be executed.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::program::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Findings};
 
 use super::voice::say;
 
-/// A program, its arguments, and what to say if the kernel will not have it.
+/// A program, its arguments, and the reason to print if the kernel cannot execute it.
 pub(super) struct Program {
     path: PathBuf,
     file: CString,
@@ -22,8 +22,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The file at `path`, to be run with `command` as its arguments, of which the first is its
-    /// name as the user gave it.
+    /// Makes a program from the file at `path`. The first word of `command` is the program's name as the user wrote it.
     pub(super) fn new(
         path: PathBuf,
         command: &[OsString],
@@ -41,16 +40,16 @@ impl Program {
         })
     }
 
-    /// Where the program is.
+    /// Returns the path of the program's file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Becomes the program, in this process. Returns only if that fails, after saying why, with
-    /// the exit status to give.
+    /// Executes the program in this process. Returns only if that fails, after printing the reason. Returns the exit
+    /// status.
     pub(super) fn become_it(&self) -> i32 {
-        // execvp has the shell run what the kernel does not know, which is right for a script
-        // without `#!` and for nothing else: an executable of another machine is no script.
+        // execvp passes a file with an unknown format to the shell. That is right only for a script without `#!`, and
+        // not for an executable of another machine.
         let Err(errno) = if self.is_bare_script {
             execvp(&self.file, &self.args)
         } else {

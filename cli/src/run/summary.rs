@@ -1,4 +1,4 @@
-//! What `sovia run -v` says at the end, and `-vv` more of.
+//! Summary of `sovia run -v`. `-vv` prints more.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use sovia_control::{Junk, Reason, StatsPage, env};
 use crate::advice::{Ends, advice};
 use crate::databases;
 
-/// The counters of a run as lines for people. Empty counters are left out.
+/// The counters of a run, formatted for the user. Counters of 0 are left out.
 pub(super) struct Summary<'a> {
     pub(super) page: &'a StatsPage,
-    /// Whether it says what would change that connections were on TCP.
+    /// True if the summary gives advice on connections that stayed on TCP.
     pub(super) advises: bool,
 }
 
@@ -20,7 +20,8 @@ impl fmt::Display for Summary<'_> {
         let page = self.page;
         let (accelerated, stayed) = (page.accelerated(), page.stayed());
         if accelerated == 0 && stayed == 0 && page.recorded() == 0 {
-            // A process without the library, or of another user, which may not open the page, counts nothing.
+            // A process without the library counts nothing. The same holds for a process of another user, which may not
+            // open the page.
             let unseen = "programs without the library, and those of another user, are not seen";
             writeln!(f, "sovia: no TCP connections seen ({unseen})")?;
         } else {
@@ -99,9 +100,9 @@ impl fmt::Display for Summary<'_> {
 }
 
 impl Summary<'_> {
-    /// What would change that connections were on TCP for that reason, as far as `sovia run` knows the ends.
+    /// Returns advice on connections that stayed on TCP for this reason, as far as `sovia run` knows the ends.
     fn advice(&self, reason: Reason) -> Vec<String> {
-        // The lines of each user say it with the user's name.
+        // The lines about each user give this advice with the user's name.
         if !self.advises || reason == Reason::OtherUser {
             return Vec::new();
         }
@@ -111,7 +112,7 @@ impl Summary<'_> {
     }
 }
 
-/// Whether that is what a user namespace says of every user that it has no number for.
+/// Returns true if `uid` is the overflow ID, by which a user namespace shows every user without an ID in the namespace.
 fn is_without_number(uid: u32) -> bool {
     const OVERFLOW: u32 = 65534;
     const EVERY_USER: &str = "4294967295";
@@ -119,7 +120,7 @@ fn is_without_number(uid: u32) -> bool {
     uid == OVERFLOW && map.split_ascii_whitespace().nth(2) != Some(EVERY_USER)
 }
 
-/// A user as people know them, and as rules do.
+/// Returns a user's description for people, and the user's form in rules.
 fn names_of(uid: u32) -> (String, String) {
     match databases::name_of_user(uid) {
         Ok(Some(name)) => (format!("the user {name}"), format!("user={name}")),
@@ -131,7 +132,7 @@ fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// A number of bytes in decimal units.
+/// A number of bytes, printed in decimal units.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -179,7 +180,7 @@ mod tests {
         let board = Board::new().unwrap();
         let said = summary(board.page()).to_string();
         assert!(said.starts_with("sovia: no TCP connections seen (") && said.lines().count() == 1);
-        // That there were none is not known: the program may have become another user's.
+        // The summary cannot say that there were no connections: the program may have changed its user.
         assert!(said.contains("another user") && said.contains("without the library"), "{said}");
     }
 

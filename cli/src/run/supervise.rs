@@ -1,4 +1,4 @@
-//! Stands between a program and the process that started it, as if it were the program.
+//! Runs between a program and its parent process, and behaves towards the parent like the program.
 
 use std::os::fd::AsFd;
 
@@ -13,7 +13,7 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 use super::collector::Collector;
 
-/// Signals that are passed on to the program when they are sent to this process.
+/// Signals that this process forwards to the program.
 const FORWARDED: [Signal; 9] = [
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -34,7 +34,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Ends in the same way: returns the exit status to give, or dies of the same signal.
+    /// Ends like the program: returns the exit status, or dies of the same signal.
     pub(super) fn follow(self) -> i32 {
         match self {
             Self::Exited(status) => status,
@@ -46,8 +46,8 @@ impl End {
     }
 }
 
-/// Runs `program` in a child, in the same process group, until it ends. `program` becomes the
-/// program, or returns the exit status that says why not.
+/// Forks a child that runs `program`, in the same process group, and waits until the child ends. `program` executes the
+/// program, or returns the exit status of its failure.
 pub(super) fn supervise(
     program: impl FnOnce() -> i32,
     collector: Option<&mut Collector>,
@@ -55,27 +55,28 @@ pub(super) fn supervise(
     let mut handled = SigSet::from_iter(FORWARDED);
     handled.add(Signal::SIGCHLD);
     let mut before = SigSet::empty();
-    // Blocked, they wait for the descriptor below, even those that are ignored.
+    // Blocked signals wait for the signalfd below, even if their action is to ignore them.
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&handled), Some(&mut before))?;
-    // SAFETY: the default action runs no code of ours. Where SIGCHLD was inherited as ignored,
-    // the kernel would throw the program's exit status away.
+    // SAFETY: the default action runs no code of this process. If SIGCHLD stayed ignored, the kernel would discard the
+    // program's exit status.
     let children = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl)? };
     let signals = SignalFd::with_flags(&handled, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
 
     let supervisor = getpid();
-    // SAFETY: this process has one thread, so the child may do whatever the parent may.
+    // SAFETY: this process has only one thread, so no lock is held elsewhere and the child may run any code.
     match unsafe { fork() }.context("cannot make a process for the program")? {
         ForkResult::Child => {
-            // SAFETY: puts back what was found; it was no function, since exec leaves none.
+            // SAFETY: restores the inherited action, which is not a function, because exec resets handlers.
             let restored = unsafe { signal(Signal::SIGCHLD, children) };
             let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
-            // SIGKILL cannot be passed on.
+            // SIGKILL cannot be forwarded, so the program must die with this process.
             let bound = set_pdeathsig(Signal::SIGKILL);
             let status = match restored.and(unblocked).and(bound) {
                 Ok(()) if getppid() == supervisor => program(),
                 _ => super::EXIT_OURSELVES,
             };
-            // SAFETY: always sound; without atexit handlers, which are the parent's to run.
+            // SAFETY: _exit has no preconditions. Unlike exit, it does not run the atexit handlers, which belong to the
+            // parent.
             unsafe { libc::_exit(status) }
         }
         ForkResult::Parent { child } => watch(child, &signals, collector),
@@ -109,9 +110,11 @@ fn watch(
     }
 }
 
-/// Passes a signal on, unless the program has it already: what the terminal sends goes to the
-/// whole process group, and what the program sends to its group comes back to us. (Another
-/// process's signal to the group cannot be told from one to us alone, so the program gets it twice.)
+/// Forwards a signal, unless the program has got it already. The kernel sends a terminal's signal to the whole process
+/// group. A signal that the program sends to its group also comes here.
+///
+/// A signal that another process sends to the group looks like a signal to this process alone. So the program gets it
+/// twice.
 fn forward(child: Pid, info: &siginfo) {
     let from_kernel = info.ssi_code > 0;
     let from_program = info.ssi_pid == child.as_raw() as u32;
@@ -119,23 +122,23 @@ fn forward(child: Pid, info: &siginfo) {
         return;
     }
     if let Ok(signal) = Signal::try_from(info.ssi_signo as i32) {
-        // Fails only if the program has just ended, which SIGCHLD tells next.
+        // The call fails only if the program has just ended, which SIGCHLD will report.
         let _ = kill(child, signal);
     }
 }
 
-/// The end of the program if it has ended. If it was stopped, so are we, until continued.
+/// Returns the end of the program if it has ended. If the program was stopped, stops this process too until it is
+/// continued.
 fn reap(child: Pid) -> anyhow::Result<Option<End>> {
     loop {
         match waitpid(child, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
             Ok(WaitStatus::Exited(_, status)) => return Ok(Some(End::Exited(status))),
             Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(End::Killed(signal))),
-            // Stopped by name, and continued by name by the process that did it: not a matter of the job.
+            // Another process has stopped only the program, and will continue it. The job is not affected.
             Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => {}
             Ok(WaitStatus::Stopped(..)) => {
-                // The process that waits for us, such as a shell, must see the job stop. The signal that
-                // continues us is one of those that go on to the program, or goes to all of
-                // the group.
+                // The parent, such as a shell, must see the job stop. The signal that continues this process is
+                // forwarded to the program, or goes to the whole group.
                 kill(getpid(), Signal::SIGSTOP)
                     .context("the program is stopped, but sovia cannot stop")?;
             }
@@ -147,10 +150,11 @@ fn reap(child: Pid) -> anyhow::Result<Option<End>> {
 }
 
 fn die_of(signal_: Signal) {
-    // One core dump, the program's, is enough. If any of this fails, the exit status says it.
+    // The program's core dump is enough, so this process makes none. If a call here fails, the exit status still
+    // reports the signal.
     let _ = nix::sys::prctl::set_dumpable(false);
     if !matches!(signal_, Signal::SIGKILL | Signal::SIGSTOP) {
-        // SAFETY: the default action runs no code of ours.
+        // SAFETY: the default action runs no code of this process.
         let _ = unsafe { signal(signal_, SigHandler::SigDfl) };
     }
     let _ = SigSet::from(signal_).thread_unblock();

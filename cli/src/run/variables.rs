@@ -1,4 +1,5 @@
-//! Variables of the environment that the library reads. It can report no mistake in them, so they are checked before.
+//! Environment variables that the library reads. The library cannot report an invalid value, so `sovia run` checks
+//! them.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,9 +8,7 @@ use sovia_control::env as names;
 
 use crate::similar::similar;
 
-/// Names that begin like the library's and differ from them by a slip.
-///
-/// Returns a line for each.
+/// Finds variables whose names are misspelt names of the library's variables. Returns a line for each.
 pub(super) fn misspelt(variables: impl Iterator<Item = OsString>) -> Vec<String> {
     let mut lines = Vec::new();
     for variable in variables {
@@ -29,10 +28,10 @@ pub(super) fn misspelt(variables: impl Iterator<Item = OsString>) -> Vec<String>
     lines
 }
 
-/// Checks the values of those that are numbers or words. Rules and protocols are checked where they are read.
+/// Checks variables whose values are numbers or words. Rules and protocols are checked where they are parsed.
 ///
 /// # Errors
-/// A value that the library would ignore.
+/// An error for a value that the library would ignore.
 pub(super) fn check(value_of: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<()> {
     for (name, expected) in [
         (names::SPIN, "microseconds, such as 50"),

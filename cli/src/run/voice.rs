@@ -1,23 +1,24 @@
-//! How much `sovia run` says of itself, on standard error.
+//! Verbosity of `sovia run` on standard error.
 
 use std::fmt::Display;
 use std::io::{Write, stderr};
 
-/// Writes to standard error. Where that takes nothing (a full disk, a reader that has gone) the program runs all the same.
+/// Writes to standard error. The program runs even if the write fails, for example because the disk is full or the
+/// reader has gone.
 pub(super) fn say(text: impl Display) {
     let _ = stderr().write_all(text.to_string().as_bytes());
 }
 
-/// Each level says what the one before it does, and more.
+/// Verbosity. Each level also prints the lines of the levels before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Voice {
-    /// Why nothing was started.
+    /// Errors that keep the program from being started.
     Errors,
-    /// That the program cannot be accelerated.
+    /// The reason why the program cannot be accelerated.
     Obstacles,
-    /// At the end, what was accelerated, and why the rest was not.
+    /// A summary at the end: accelerated connections, and the reasons for the others.
     Results,
-    /// At the start, what the program is started with; at the end, what would change that connections were on TCP.
+    /// The program's environment at the start, and advice at the end.
     Reasons,
 }
 

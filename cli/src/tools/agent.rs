@@ -1,5 +1,6 @@
-//! `sovia agent`: vouches for programs of this host that cannot see each other; or is a NIC in software, which connects the programs of
-//! this host to those of another one; or shares a device between programs with native VIs.
+//! `sovia agent` has several roles. It vouches for programs of this host that cannot see each other. Or it is a NIC in
+//! software, which connects programs of this host and another host. Or it shares a device between programs with native
+//! VIs.
 
 use core::net::SocketAddr;
 use std::fmt;
@@ -139,10 +140,10 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Does what the arguments ask for.
+/// Carries out the command.
 ///
 /// # Errors
-/// The agent cannot begin, or cannot go on.
+/// An error if the agent cannot begin or continue.
 pub(crate) fn agent(args: &Args) -> anyhow::Result<()> {
     match args {
         Args { speak: true, .. } => Err(speak().into()),
@@ -158,7 +159,7 @@ pub(crate) fn agent(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Watches packet filters, for as long as the kernel lets it.
+/// Watches packet filters until an error.
 fn watch_filters(socket: &Path) -> anyhow::Error {
     match FilterAgent::open(socket) {
         Ok(agent) => {
@@ -169,7 +170,7 @@ fn watch_filters(socket: &Path) -> anyhow::Error {
     }
 }
 
-/// The collector passes over files with other names.
+/// Parses the name of the metrics file. The collector ignores files without the suffix `.prom`.
 fn metrics_file(path: &str) -> Result<PathBuf, String> {
     if path.ends_with(".prom") {
         Ok(path.into())
@@ -178,22 +179,22 @@ fn metrics_file(path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Makes a key.
+/// Makes a key pair. Writes the secret key to a file, and prints the public key.
 fn new_key(path: &Path) -> anyhow::Result<()> {
     let key = SecretKey::generate()?;
     key.write_new(path).with_context(|| format!("cannot write {}", path.display()))?;
     put_line!("{}", key.public()).inspect_err(|_| {
-        // Without its public key the agent cannot be named to other agents.
+        // A key whose public half was not printed is useless: other agents could not name this one.
         let _ = fs::remove_file(path);
     })
 }
 
-/// Prints that the agent is ready. An agent whose log cannot be written serves nevertheless.
+/// Prints that the agent is ready. The agent serves even if its output cannot be written.
 fn announce(what: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{what}");
 }
 
-/// Is a NIC, until it is ordered to end.
+/// Runs a NIC until a signal ends it.
 fn serve(args: &Args, name: &str) -> anyhow::Result<()> {
     let faults = Faults {
         lost: args.lose,
@@ -211,12 +212,12 @@ fn serve(args: &Args, name: &str) -> anyhow::Result<()> {
     };
     let orders = Orders::take()?;
     let nic = Nic::open(&config)?;
-    // From here on programs are heard; a script that starts it waits for this line.
+    // Programs can connect from here on. A script waits for this line.
     announce(format_args!("the NIC {name} is ready"));
     Ok(nic.serve(Some(&orders))?)
 }
 
-/// Shares a port, until it is ordered to end.
+/// Shares a port until a signal ends it.
 fn share(args: &Args, name: &str, place: &Place) -> anyhow::Result<()> {
     let own = sovia_sys::call::geteuid();
     let uids = args.serve.iter().map(|user| databases::user(user));
@@ -224,7 +225,7 @@ fn share(args: &Args, name: &str, place: &Place) -> anyhow::Result<()> {
     if users.is_empty() {
         users.push(own);
     }
-    // Each has its share of the places.
+    // Each user gets a share of the program slots.
     users.sort_unstable();
     users.dedup();
     let user = match own {
@@ -235,7 +236,7 @@ fn share(args: &Args, name: &str, place: &Place) -> anyhow::Result<()> {
     let orders = Orders::take()?;
     let switch = Switch::open(&config)?;
     match place {
-        // The kernel has chosen the port.
+        // The kernel has chosen the port number.
         Place::Udp(address) if address.port() == 0 => {
             announce(format_args!("the port {name} is ready at udp:{}", switch.own()));
         }
@@ -244,7 +245,7 @@ fn share(args: &Args, name: &str, place: &Place) -> anyhow::Result<()> {
     Ok(switch.serve(Some(&orders))?)
 }
 
-/// Where other NICs are.
+/// Returns the connection to other NICs that the arguments describe.
 fn way(args: &Args) -> anyhow::Result<Way> {
     if let Some(port) = &args.port {
         let [peer] = &args.peer[..] else {
@@ -266,7 +267,7 @@ fn way(args: &Args) -> anyhow::Result<Way> {
     Ok(Way::Network(HostsConfig { listen, key, peers }))
 }
 
-/// The peers that the arguments and the file name.
+/// Returns the peers that the arguments and the file name.
 fn named_peers(args: &Args) -> anyhow::Result<Vec<Named>> {
     let named = |text: &String| -> anyhow::Result<Named> {
         let origin = format!("--peer {text}");
@@ -292,7 +293,7 @@ fn named_peers(args: &Args) -> anyhow::Result<Vec<Named>> {
     Ok(peers)
 }
 
-/// Vouches, for as long as it can.
+/// Vouches for programs until an error.
 fn vouch(socket: &Path, user: &str) -> anyhow::Error {
     let (uid, gid) = match databases::user_and_group(user) {
         Ok(found) => found,

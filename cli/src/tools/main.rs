@@ -1,7 +1,7 @@
 //! `sovia-tools`: all commands of `sovia`.
 //!
-//! A program of its own, so that `sovia run` starts fast: `sovia` maps and relocates nothing of this, and is linked statically.
-//! This one is not, because `bench` measures processes of it with the library in them.
+//! A separate program, so that `sovia run` starts fast: `sovia` is linked statically, and the kernel maps none of this
+//! code for it. This program is linked dynamically, because `bench` measures processes of it with the library.
 
 mod admin;
 mod agent;
@@ -94,7 +94,7 @@ fn work() -> ExitCode {
         Command::Lane(_) => "sovia lane",
         _ => "sovia",
     };
-    // An agent and a lane go on if nothing reads what they print, and units are changed whole.
+    // SIGPIPE must not end an agent or a lane whose output has no reader, or `enable` in the middle of a change.
     if !matches!(
         command,
         Command::Agent(_) | Command::Lane(_) | Command::Enable(_) | Command::Disable(_)
@@ -110,7 +110,7 @@ fn work() -> ExitCode {
     }
 }
 
-/// Carries a command out and returns its exit status.
+/// Carries out a command, and returns the exit status.
 fn carry_out(command: Command) -> anyhow::Result<i32> {
     match command {
         Command::Run(args) => return run::run(args),

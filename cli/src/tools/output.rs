@@ -1,11 +1,11 @@
-//! Standard output. A command that cannot write its result fails.
+//! Standard output. A command fails if it cannot write its result.
 
 use std::fmt::Display;
 use std::io::{Write, stdout};
 
 use anyhow::Context;
 
-/// Writes text at once.
+/// Writes text and flushes it.
 pub(crate) fn put(text: impl Display) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     let done = write!(out, "{text}").and_then(|()| out.flush());

@@ -36,7 +36,7 @@ pub(crate) struct OffArgs {}
 #[derive(clap::Args)]
 pub(crate) struct OnArgs {}
 
-/// Number of looks, and pause between two of them, for connections to go back.
+/// Number of checks for connections that fall back, and the pause between two checks.
 const LOOKS: u32 = 30;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,7 +47,7 @@ pub(crate) fn off(_: &OffArgs) -> anyhow::Result<()> {
         && !folder.exists()
     {
         fs::create_dir_all(folder).with_context(|| cannot("create", folder))?;
-        // Processes of all users look there, whatever this one's umask is.
+        // Processes of all users must find the file, regardless of this process's umask.
         let all = fs::Permissions::from_mode(0o755);
         fs::set_permissions(folder, all).with_context(|| cannot("set the mode of", folder))?;
     }
@@ -89,7 +89,7 @@ pub(crate) fn on(_: &OnArgs) -> anyhow::Result<()> {
     put_line!("on for {whose}")
 }
 
-/// Returns the file with which the calling user switches off.
+/// Returns the file by which the calling user switches off.
 fn own_switch() -> PathBuf {
     match geteuid() {
         root if root.is_root() => switch::of_all().to_owned(),
@@ -101,7 +101,7 @@ fn cannot(what: &str, path: &Path) -> String {
     format!("cannot {what} {}", path.display())
 }
 
-/// Returns the number of ends that are accelerated, of all processes that the user may see.
+/// Returns the number of accelerated ends of all processes that the user may see.
 fn count_accelerated() -> anyhow::Result<usize> {
     Ok(look()?.connections.iter().filter(|connection| connection.is_on_vi()).count())
 }

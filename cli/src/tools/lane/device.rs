@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use sovia_sys::tun::{self, Tun};
 use sovia_sys::{Errno, Fd, netns};
 
-/// Makes the device, with these addresses, in a network namespace, or in that of the caller.
+/// Makes the device with these addresses, in a network namespace or in the caller's.
 pub(crate) fn make(
     name: &str,
     mtu: usize,
@@ -22,7 +22,7 @@ pub(crate) fn make(
     }
     let Some(namespace) = netns else { return make_here(name, mtu, addresses) };
     let namespace = open(namespace).with_context(|| format!("cannot open --netns {namespace}"))?;
-    // A thread of its own enters the namespace, and ends: the others stay where they are.
+    // A separate thread enters the namespace and then ends, so that the other threads stay in theirs.
     std::thread::scope(|scope| {
         let made = std::thread::Builder::new().spawn_scoped(scope, || {
             netns::enter(&namespace).map_err(|errno| match errno {
@@ -37,7 +37,7 @@ pub(crate) fn make(
     })
 }
 
-/// A namespace that `ip netns` has named, or one at a path.
+/// Opens a namespace by its name from `ip netns`, or by its path.
 fn open(namespace: &str) -> std::io::Result<Fd> {
     let path = if namespace.contains('/') {
         namespace.to_owned()

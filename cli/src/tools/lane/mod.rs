@@ -80,22 +80,22 @@ fn address(text: &str) -> Result<IpNet, String> {
     Ok(address)
 }
 
-/// Why the lane ends.
+/// Reason for the lane's end.
 enum End {
     Signal,
     Over(String),
 }
 
-/// Does what the arguments ask for.
+/// Carries out the command.
 ///
 /// # Errors
-/// The lane cannot begin, or cannot go on.
+/// An error if the lane cannot begin or continue.
 pub(crate) fn lane(args: &Args) -> anyhow::Result<()> {
     let Command::Up(up) = &args.command;
     self::up(up)
 }
 
-/// A line, for whatever reads it: where nothing does, the lane goes on.
+/// Prints a line. The lane continues even if no reader is left.
 fn say(to: &mut dyn Write, line: &str) {
     let _ = writeln!(to, "{line}");
     let _ = to.flush();
@@ -106,7 +106,7 @@ fn up(arguments: &Up) -> anyhow::Result<()> {
     let peers = peers::together(peer)?;
     let config = Config { mtu: *mtu, peers };
     config.check()?;
-    // Before there is any other thread: none is to take them.
+    // Blocked before other threads exist, so that no other thread takes these signals.
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
     signals.thread_block().context("cannot block signals")?;
     let (sender, ends) = channel();
@@ -115,11 +115,11 @@ fn up(arguments: &Up) -> anyhow::Result<()> {
     wait_for(signals, sender.clone())?;
     let own = name.clone();
     let lane = Lane::up(nic, device, config, move |event| match event {
-        // The other end of the channel lasts as long as the process.
+        // The receiver exists until the process ends, so the send succeeds.
         Event::Over(why) => drop(sender.send(End::Over(why.to_string()))),
         event => say(&mut std::io::stderr(), &format!("{own}: {event}")),
     })?;
-    // From here on packets are carried; a script that starts it waits for this line.
+    // The lane carries packets from here on. A script waits for this line.
     say(&mut std::io::stdout(), &format!("{name} is up"));
     let end = ends.recv().context("cannot wait for the end of the lane")?;
     lane.down();

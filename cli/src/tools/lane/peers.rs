@@ -1,11 +1,11 @@
-//! Peers, as the command line names them.
+//! Peers from the command line.
 
 use core::net::IpAddr;
 use ipnet::IpNet;
 use sovia_lane::PeerConfig;
 use sovia_nic::AnyNic;
 
-/// One `--peer`.
+/// Value of `--peer`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer {
     network: IpNet,
@@ -14,7 +14,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// `NETWORK=PLACE`.
+    /// Parses `NETWORK=PLACE`.
     pub(crate) fn parse(text: &str) -> Result<Peer, String> {
         let (network, place) = text
             .split_once('=')
@@ -34,7 +34,7 @@ impl Peer {
     }
 }
 
-/// Peers at the same place are one.
+/// Merges the networks of peers at the same place.
 pub(crate) fn together(peers: &[Peer]) -> anyhow::Result<Vec<PeerConfig>> {
     let mut all: Vec<PeerConfig> = Vec::new();
     for Peer { network, place, host } in peers {

@@ -1,19 +1,20 @@
-//! What programs, and pairs of programs, did in a time.
+//! Rates of programs, and of pairs of programs.
 
 use std::collections::BTreeMap;
 
 use sovia_board::{Pairs, Rate, Scan};
 
-/// What several connections did together.
+/// Sum over several connections.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sum {
-    /// Connections of which at least one direction is on a VI.
+    /// Number of connections with at least one direction on a VI.
     pub(crate) on_vi: usize,
-    /// Others.
+    /// Number of other connections.
     pub(crate) on_tcp: usize,
-    /// What they did.
+    /// Sum of the rates.
     pub(crate) rate: Rate,
-    /// For each connection with answers, how long it took from one to the next, in seconds, and how many there were a second.
+    /// For each connection with answers: the time from one answer to the next in seconds, and the number of answers a
+    /// second.
     pub(crate) turns: Vec<(f64, f64)>,
 }
 
@@ -26,7 +27,7 @@ impl Sum {
         }
     }
 
-    /// The turn that a part of all answers took at most; `None` where there were none.
+    /// Returns the quantile `part` of the time between answers; `None` if there were none.
     pub(crate) fn turn(&self, part: f64) -> Option<f64> {
         let mut turns = self.turns.clone();
         turns.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -40,24 +41,24 @@ impl Sum {
     }
 }
 
-/// A program of a user.
+/// A user's program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) uid: u32,
 }
 
-/// Two programs, and the port at which the one that accepts was asked.
+/// Two programs, and the server's port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Couple {
-    /// The one that connects; empty where it cannot be seen.
+    /// The connecting program; empty if it cannot be seen.
     pub(crate) client: String,
-    /// The one that accepts, likewise.
+    /// The accepting program; empty if it cannot be seen.
     pub(crate) server: String,
     pub(crate) port: u16,
 }
 
-/// By process: places in the scan. A connection that several have counts for the first of them.
+/// Sums up rates by process, which is an index in the scan. A connection of several processes counts for the first one.
 pub(crate) fn by_process(scan: &Scan, rates: &[Rate]) -> BTreeMap<usize, Sum> {
     let mut sums: BTreeMap<usize, Sum> =
         (0..scan.processes.len()).map(|process| (process, Sum::default())).collect();
@@ -67,7 +68,7 @@ pub(crate) fn by_process(scan: &Scan, rates: &[Rate]) -> BTreeMap<usize, Sum> {
     sums
 }
 
-/// By program, with how many processes of it there are.
+/// Sums up rates by program, with the number of its processes.
 pub(crate) fn by_program(scan: &Scan, rates: &[Rate]) -> BTreeMap<Program, (usize, Sum)> {
     let mut sums: BTreeMap<Program, (usize, Sum)> = BTreeMap::new();
     for (process, sum) in by_process(scan, rates) {
@@ -83,8 +84,8 @@ pub(crate) fn by_program(scan: &Scan, rates: &[Rate]) -> BTreeMap<Program, (usiz
     sums
 }
 
-/// By pairs of programs: what the client's end did, or, where only the server's is seen, that one with sent and received
-/// exchanged.
+/// Sums up rates by pair of programs. The rates are those of the client's end. If only the server's end is visible,
+/// they are the server's, with sent and received exchanged.
 pub(crate) fn by_couple(scan: &Scan, pairs: &Pairs, rates: &[Rate]) -> BTreeMap<Couple, Sum> {
     let mut sums: BTreeMap<Couple, Sum> = BTreeMap::new();
     for (at, (connection, rate)) in scan.connections.iter().zip(rates).enumerate() {
@@ -100,7 +101,7 @@ pub(crate) fn by_couple(scan: &Scan, pairs: &Pairs, rates: &[Rate]) -> BTreeMap<
         let (own, other) = (program(at), pairs[at].map(program).unwrap_or_default());
         let (client, server, port) =
             if is_client { (own, other, peer.port()) } else { (other, own, local.port()) };
-        // Both ends' calls are saved, and either may sleep.
+        // The calls of both ends are saved, and either end may sleep.
         let mut rate = *rate;
         if let Some(other) = pairs[at] {
             rate.sleeps += rates[other].sleeps;
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(sum.turn(0.5), None);
         sum.add(true, answers(0.0));
         assert_eq!((sum.on_vi, sum.turn(0.5)), (1, None));
-        // Nine tenths of the answers are quick.
+        // Nine tenths of the answers are fast.
         sum.add(true, answers(9000.0));
         sum.add(false, answers(1000.0));
         assert_eq!((sum.on_vi, sum.on_tcp), (2, 1));

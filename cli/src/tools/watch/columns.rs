@@ -1,9 +1,9 @@
-//! Lines for readers, in columns as wide as what stands in them; and lines of JSON for scripts.
+//! Formats lines in columns for readers, and lines of JSON for scripts.
 
 use serde::Serialize;
 use sovia_board::in_parts;
 
-/// On which side a column begins.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Text.
@@ -12,13 +12,13 @@ pub(crate) enum Side {
     Right,
 }
 
-/// Lines that a thread makes before it looks for more.
+/// Number of lines that a thread formats before it takes more.
 const LINES: usize = 2000;
 
-/// A line for each item, behind a header; two spaces between columns, and nothing behind the last one.
+/// Returns a header and a line for each item. Columns are separated by two spaces, and lines have no trailing spaces.
 ///
-/// All cells lie in a few texts until it is known how wide the columns are, and several threads make them: there may be tens of
-/// thousands of lines.
+/// There may be tens of thousands of lines. So several threads format the cells, and all cells are stored in a few
+/// strings until the columns' widths are known.
 pub(crate) fn columns<'a, const N: usize, S: Sync, T: AsRef<str>>(
     header: [(&str, Side); N],
     items: &'a [S],
@@ -36,7 +36,7 @@ pub(crate) fn columns<'a, const N: usize, S: Sync, T: AsRef<str>>(
     texts.concat()
 }
 
-/// Returns one JSON object a line.
+/// Returns a line with a JSON object for each item.
 pub(crate) fn json_lines<T: Serialize>(objects: impl Iterator<Item = T>) -> anyhow::Result<String> {
     let mut lines = Vec::new();
     for object in objects {
@@ -46,12 +46,12 @@ pub(crate) fn json_lines<T: Serialize>(objects: impl Iterator<Item = T>) -> anyh
     Ok(String::from_utf8(lines)?)
 }
 
-/// The cells of some lines, one behind the other.
+/// Cells of several lines, one after the other.
 struct Cells<const N: usize> {
     text: String,
-    /// Where each ends.
+    /// End of each cell in `text`.
     ends: Vec<[usize; N]>,
-    /// Of the widest in each column.
+    /// Widest cell of each column.
     widths: [usize; N],
 }
 

@@ -1,4 +1,4 @@
-//! `sovia explain`: why connections are where they are, and what would change it.
+//! `sovia explain`: says why connections are on TCP or a VI, and what would change that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Report about a connection, in JSON. Keys stay; new ones may come.
+/// Report about a connection, in JSON. Keys are stable, and new ones may be added.
 #[derive(Default, Serialize)]
 pub(super) struct Out<'a> {
     pid: i32,
@@ -51,7 +51,7 @@ pub(super) struct Out<'a> {
     peer: Option<String>,
     state: &'a str,
     carrier: &'a str,
-    /// For scripts; `why` for readers.
+    /// `reason` is for scripts, and `why` for readers.
     reason: Option<String>,
     why: Option<&'a str>,
     to_change: Vec<String>,
@@ -91,14 +91,14 @@ struct View {
     users: Users,
 }
 
-/// What is said of a connection, but for its addresses.
+/// Description of a connection without its addresses.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
-    /// How it stands.
+    /// State of the connection, in lines.
     lines: Vec<String>,
-    /// Why it is on TCP.
+    /// Reason why the connection is on TCP.
     reason: Option<Reason>,
-    /// Lines that would change that.
+    /// Lines of advice.
     to_change: Vec<String>,
 }
 
@@ -157,14 +157,14 @@ impl View {
 
     fn port(&self, port: u16) -> String {
         let mut text = self.all(|connection| is_at(connection, port));
-        // Those that are not under Sovia, of which only the kernel knows.
+        // Connections without Sovia, which only the kernel knows.
         let with_port = |socket: &Socket| socket.local.port() == port;
         let here: Vec<Socket> = sockets(None).into_iter().filter(with_port).collect();
         let inodes: Vec<u64> = here.iter().map(|socket| socket.inode).collect();
         let owners = owners(&inodes);
         let shows = |pid| self.scan.processes.iter().any(|process| process.pid == pid);
         let is_plain = |owner: &&Owner| owner.has_library == Some(false) && !shows(owner.pid);
-        // Processes of one command, such as a server's workers, are one entry.
+        // Processes of one command, such as a server's workers, are merged into one entry.
         let mut alike: BTreeMap<(&str, &str), BTreeSet<i32>> = BTreeMap::new();
         for owner in owners.values().filter(is_plain) {
             alike.entry((&owner.program, &owner.command)).or_default().insert(owner.pid);
@@ -187,7 +187,7 @@ impl View {
         text
     }
 
-    /// What there is to say of those connections.
+    /// Describes the wanted connections.
     fn all(&self, wanted: impl Fn(&Connection) -> bool) -> String {
         let mut groups: BTreeMap<(String, Said), Vec<usize>> = BTreeMap::new();
         let here =
@@ -219,7 +219,7 @@ impl View {
         text
     }
 
-    /// Which process has the other end of each of those on TCP, in the kernel's words.
+    /// Finds the process at the other end of each connection on TCP, from the kernel's tables.
     fn others(&self, shown: &[usize]) -> BTreeMap<usize, (Socket, Option<Owner>)> {
         let mut tables: BTreeMap<u64, Vec<Socket>> = BTreeMap::new();
         let mut found: BTreeMap<usize, Socket> = BTreeMap::new();
@@ -268,7 +268,7 @@ impl View {
             }
             "leaving" => lines.push("going back to TCP".to_owned()),
             "meeting" => {
-                // Without a count, so that like connections are one entry.
+                // The text has no number of transfers, so that similar connections are merged.
                 lines.push("on TCP so far".to_owned());
                 lines.push(
                     "the two ends look for each other after some transfers; the number depends on earlier connections; \
@@ -309,7 +309,8 @@ impl View {
         said
     }
 
-    /// Why it is on TCP: what its process has found, or, while that goes on looking, what the kernel says of the other end.
+    /// Returns why a connection is on TCP: the reason that its process found. While the process still looks for the
+    /// peer, the reason follows from the kernel's data about the other end.
     fn reason(
         &self,
         connection: &Connection,
@@ -348,7 +349,7 @@ fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().is_loopback()
 }
 
-/// Returns the words behind the first of `number` merged entries.
+/// Returns the words after the first of `number` merged entries.
 fn and_like(number: usize) -> String {
     match number {
         1 => String::new(),

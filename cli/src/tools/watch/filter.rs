@@ -1,4 +1,4 @@
-//! Which connections are wanted.
+//! Selects connections by a filter.
 
 use clap::ValueEnum;
 use sovia_board::{Connection, Scan, scan};
@@ -57,7 +57,7 @@ pub(crate) struct Filter {
     pub(crate) carrier: Vec<String>,
 }
 
-/// A filter whose users are known by their numbers.
+/// A filter with user IDs instead of names.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     filter: &'a Filter,
@@ -65,7 +65,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Filter {
-    /// Looks the users up.
+    /// Looks up the IDs of the filter's users.
     pub(crate) fn wanted(&self) -> anyhow::Result<Wanted<'_>> {
         let users = self.user.iter().map(|user| databases::user(user));
         Ok(Wanted { filter: self, users: users.collect::<anyhow::Result<_>>()? })
@@ -73,7 +73,7 @@ impl Filter {
 }
 
 impl Wanted<'_> {
-    /// Whether a connection is.
+    /// Returns true if the filter selects a connection.
     pub(crate) fn has(&self, scan: &Scan, connection: &Connection) -> bool {
         let Filter { pid, port, program, user: _, state, carrier } = self.filter;
         let mut processes = connection.holders.iter().map(|&at| &scan.processes[at]);
@@ -91,10 +91,10 @@ impl Wanted<'_> {
     }
 }
 
-/// Looks at the processes, and says on stderr what could not be seen of them.
+/// Scans the processes, and prints on stderr which of them could not be read.
 ///
 /// # Errors
-/// None can be looked at.
+/// An error if no process can be scanned.
 pub(crate) fn look() -> anyhow::Result<Scan> {
     let found = scan()?;
     for one in &found.unreadable {
@@ -106,10 +106,10 @@ pub(crate) fn look() -> anyhow::Result<Scan> {
     Ok(found)
 }
 
-/// The same without a word: for a terminal that shows a picture.
+/// Scans the processes without output, for a command that draws on the terminal.
 ///
 /// # Errors
-/// None can be looked at.
+/// An error if no process can be scanned.
 pub(crate) fn look_quietly() -> anyhow::Result<Scan> {
     Ok(scan()?)
 }

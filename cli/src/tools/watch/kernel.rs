@@ -1,4 +1,4 @@
-//! What the kernel says of TCP sockets and of the processes that have them, whether these run under Sovia or not.
+//! The kernel's data about TCP sockets and their processes, with or without Sovia.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) struct Socket {
     pub(crate) inode: u64,
 }
 
-/// The TCP sockets of a process's network namespace, or of this one's.
+/// Returns the TCP sockets in a process's network namespace, or in this process's.
 pub(crate) fn sockets(pid: Option<i32>) -> Vec<Socket> {
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
     let tables =
@@ -39,7 +39,7 @@ fn socket(line: &str) -> Option<Socket> {
     })
 }
 
-/// `0100007F:1F90`: words of 32 bits as they lie in memory, and a port.
+/// Parses an address such as `0100007F:1F90`: 32-bit words in host byte order, and a port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok();
@@ -57,14 +57,15 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// A process that has a socket.
+/// A process that owns a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) pid: i32,
     pub(crate) program: String,
-    /// As a person would type it; what a shell would take apart is quoted.
+    /// Command line as a person would type it, quoted for a shell.
     pub(crate) command: String,
-    /// Whether Sovia's library is in it, and not one that the system's rules have leave it alone; `None` where that cannot be seen.
+    /// True if Sovia's library is loaded and the system's rules do not make it inactive; `None` if this process may not
+    /// look.
     pub(crate) has_library: Option<bool>,
 }
 
@@ -74,7 +75,7 @@ impl Owner {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
         let command = words.map(|word| quoted(&shown(word))).collect::<Vec<_>>().join(" ");
-        // Paths of files need not be text.
+        // Paths of files may not be UTF-8.
         let maps = fs::read(format!("/proc/{pid}/maps"));
         Some(Owner {
             pid,
@@ -82,7 +83,7 @@ impl Owner {
             command,
             has_library: maps.ok().map(|maps| {
                 let maps = String::from_utf8_lossy(&maps);
-                // A program that is written for Sovia is served by libsovia where the preloaded library does nothing.
+                // libsovia serves a program that is written for Sovia, even if the preloaded library is inactive.
                 let is_native = maps.contains("/libsovia.so");
                 let is_preloaded = maps.contains("/libsovia_preload");
                 is_native || is_preloaded && !leave_alone(pid)
@@ -91,7 +92,7 @@ impl Owner {
     }
 }
 
-/// A word of a command line, quoted where a shell would not leave it as it is.
+/// Returns a word of a command line, quoted if a shell would change it.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
     if word.chars().all(is_plain) {
@@ -101,7 +102,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The processes that have sockets, by inode, as far as they may be looked at.
+/// Returns the owners of sockets by inode, among the processes that this process may inspect.
 pub(crate) fn owners(inodes: &[u64]) -> HashMap<u64, Owner> {
     let mut found = HashMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -159,7 +160,7 @@ mod tests {
         let dir = std::env::temp_dir();
         let name = [b"sovia-\xff-".as_slice(), std::process::id().to_string().as_bytes()].concat();
         let path = dir.join(OsStr::from_bytes(&name));
-        // The file of what runs is mapped.
+        // The removed file of the running program is still mapped.
         fs::copy("/bin/sleep", &path).unwrap();
         let mut child = Command::new(&path).arg("600").spawn().unwrap();
         fs::remove_file(&path).unwrap();

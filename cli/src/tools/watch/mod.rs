@@ -1,7 +1,7 @@
-//! `sovia ps` and the other commands that look at programs while they run.
+//! `sovia ps` and other commands that inspect running programs.
 //!
-//! They read what processes under Sovia show (`sovia_board`): those of the caller's user, and all of them for root. No process
-//! is stopped, slowed down or asked.
+//! The commands read the statistics pages of processes under Sovia (`sovia_board`): of the caller's user, or of all
+//! users for root. They do not stop, slow down or query any process.
 
 mod busy;
 mod columns;
@@ -20,7 +20,7 @@ mod tests {
     use serde::Serialize;
     use std::collections::BTreeSet;
 
-    /// The keys in the first column of a section's table in docs/reference/json.md.
+    /// Returns the keys in the first column of a section's table in docs/reference/json.md.
     fn documented(section: &str) -> BTreeSet<String> {
         let text = include_str!("../../../../docs/reference/json.md");
         let heading = format!("## {section}:");

@@ -1,4 +1,4 @@
-//! `sovia ps`: connections, one a line.
+//! `sovia ps`: prints a line for each connection.
 
 use std::borrow::Cow;
 
@@ -59,12 +59,13 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
     if shown.is_empty() && !args.json {
         say_what_is_missing(&scan);
     }
-    // The process ends: to give back the memory of tens of thousands of connections would take a tenth of its time.
+    // The process ends now. Freeing the memory of tens of thousands of connections would take a tenth of its time.
     std::mem::forget((scan, pairs, text));
     Ok(())
 }
 
-/// Takes the kernel's counts of bytes where a connection of this network namespace stays on TCP. The program does not count there.
+/// Takes the kernel's byte counts for connections of this network namespace that stay on TCP, because their programs do
+/// not count bytes.
 fn take_kernels_counts(connections: &mut [Connection], shown: &[usize]) {
     let Ok((_, net)) = netns::current().and_then(|own| netns::id(&own)) else { return };
     for &at in shown {
@@ -79,7 +80,7 @@ fn take_kernels_counts(connections: &mut [Connection], shown: &[usize]) {
     }
 }
 
-/// Where no line shows, the reason may be the reader's rights.
+/// Prints a hint if no connection is shown because of missing rights.
 fn say_what_is_missing(scan: &Scan) {
     if scan.connections.is_empty() && scan.forbidden > 0 {
         eprintln!(
@@ -89,7 +90,7 @@ fn say_what_is_missing(scan: &Scan) {
     }
 }
 
-/// What a process is called in a line.
+/// Returns a process's name and ID, as a line shows them.
 pub(crate) fn named(process: &Process) -> String {
     format!("{},{}", process.program, process.pid)
 }
@@ -152,7 +153,7 @@ fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
     columns(header, shown, line)
 }
 
-/// What `-v` adds.
+/// Returns the additional words for `-v`.
 fn details(scan: &Scan, connection: &Connection, users: &Users) -> String {
     let record = &connection.record;
     let process = &scan.processes[connection.holders[0]];
@@ -172,7 +173,7 @@ fn details(scan: &Scan, connection: &Connection, users: &Users) -> String {
     words.join(" ")
 }
 
-/// Where the bytes of each direction go, and come from.
+/// Returns the carriers of both directions: sending/receiving.
 fn path(connection: &Connection) -> String {
     let (sends, receives) = paths(connection);
     format!("{sends}/{receives}")
@@ -190,7 +191,7 @@ fn paths(connection: &Connection) -> (&'static str, &'static str) {
     (sends, receives)
 }
 
-/// In the words of `sovia run --protocol`.
+/// Formats the protocol like the argument of `sovia run --protocol`.
 fn protocol(configuration: Configuration, combines: bool) -> String {
     let handling = match configuration.handling {
         Handling::Single => "single",
@@ -214,12 +215,12 @@ struct ProcessOut<'a> {
     pid: i32,
     program: &'a str,
     uid: u32,
-    /// When it began, in clock ticks since the boot.
+    /// Start time in clock ticks since boot.
     began: u64,
     library: &'a str,
 }
 
-/// An end of a connection in JSON. Keys stay; new ones may come.
+/// An end of a connection in JSON. Keys are stable, and new ones may be added.
 #[derive(Default, Serialize)]
 pub(super) struct Out<'a> {
     state: &'a str,
@@ -241,7 +242,7 @@ pub(super) struct Out<'a> {
     tcp_bytes_received: u64,
     calls_before_meeting: u64,
     sleeps: u64,
-    /// For scripts; `why` for readers.
+    /// `reason` is for scripts, and `why` for readers.
     reason: Option<String>,
     why: Option<&'a str>,
     netns: u64,

@@ -1,4 +1,4 @@
-//! `sovia stat`: what processes do, a line for each interval, or what they have done.
+//! `sovia stat`: prints rates for each interval, or totals.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -70,9 +70,9 @@ pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
         let sums = by_process(&scan, &rates.next(&scan));
         let mut text = if args.json { as_json(&scan, &sums)? } else { table(&scan, &sums) };
         if args.json {
-            // Each line says all.
+            // Each line is complete.
         } else if args.pid.is_some() {
-            // One line after the other, with a header now and then.
+            // One line after the other, and a header every 20 lines.
             if lines % 20 != 0 {
                 text = text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
             }
@@ -91,13 +91,13 @@ fn look_at(pid: Option<i32>) -> anyhow::Result<Scan> {
     Ok(scan_of([pid]))
 }
 
-/// Rates of a process, in JSON. Keys stay; new ones may come.
+/// Rates of a process, in JSON. Keys are stable, and new ones may be added.
 #[derive(Default, Serialize)]
 pub(super) struct Out<'a> {
     pid: i32,
     program: &'a str,
     uid: u32,
-    /// Connections with at least one direction on a VI, and others.
+    /// Numbers of connections with at least one direction on a VI, and of others.
     via: usize,
     tcp: usize,
     bytes_sent_per_second: f64,
@@ -125,7 +125,7 @@ fn as_json(scan: &Scan, sums: &BTreeMap<usize, Sum>) -> anyhow::Result<String> {
     }))
 }
 
-/// Counts of a family, in JSON. Keys stay; new ones may come.
+/// Counts of a family, in JSON. Keys are stable, and new ones may be added.
 #[derive(Default, Serialize)]
 pub(super) struct TotalsOut {
     pids: Vec<i32>,
@@ -134,9 +134,9 @@ pub(super) struct TotalsOut {
     ends: u64,
     accelerated: u64,
     stayed: u64,
-    /// By reason.
+    /// Number of connections by reason.
     stayed_for: BTreeMap<String, u64>,
-    /// By kind.
+    /// Number of connections by kind.
     left_aside: BTreeMap<String, u64>,
     bytes_sent: u64,
     bytes_received: u64,
@@ -210,7 +210,7 @@ fn table(scan: &Scan, sums: &BTreeMap<usize, Sum>) -> String {
     columns(header, &lines, |line| line.each_ref())
 }
 
-/// What families have counted.
+/// Returns the counts of all families.
 fn totals(scan: &Scan) -> String {
     let families = scan.families.iter().enumerate();
     families.map(|(at, family)| totals_of(scan, at, family)).collect::<Vec<_>>().join("\n")

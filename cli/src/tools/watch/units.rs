@@ -1,11 +1,11 @@
-//! Numbers for people.
+//! Formats numbers for people.
 
-/// Three digits that matter, and a decimal unit: `1.23 k`.
+/// Formats three significant digits and a decimal unit: `1.23 k`.
 pub(crate) fn short(value: f64) -> String {
     const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
     let mut value = value;
     let mut unit = 0;
-    // What would be rounded up to 1000 has the next unit.
+    // A value that would be rounded to 1000 gets the next unit.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1000.0;
         unit += 1;
@@ -19,9 +19,9 @@ pub(crate) fn short(value: f64) -> String {
     format!("{value:.decimals$}{}", UNITS[unit])
 }
 
-/// A count, likewise.
+/// Formats a count in the same way.
 pub(crate) fn count(value: u64) -> String {
-    // By far the most.
+    // Most values are small.
     if value < 1000 { value.to_string() } else { short(value as f64) }
 }
 

@@ -1,4 +1,4 @@
-//! Names of users, each asked for once.
+//! Names of users. Each name is looked up once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use sovia_board::shown;
 use sovia_cli::databases;
 
-/// The names that are known so far.
+/// The names found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Users(Mutex<HashMap<u32, String>>);
 
 impl Users {
-    /// The user's name, or number where the databases know none.
+    /// Returns the user's name, or the ID if the databases do not know the user.
     pub(crate) fn name(&self, uid: u32) -> String {
         let find = || match databases::name_of_user(uid) {
             Ok(Some(name)) => shown(name.as_bytes()),

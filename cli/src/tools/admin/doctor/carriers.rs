@@ -1,4 +1,4 @@
-//! Carriers: what Virtual Interfaces can run over here. Each is opened, as a program would open it.
+//! Carriers on which Virtual Interfaces can run on this host. The check opens each carrier, like a program would.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use sovia_nic::AnyNic;
 
 use super::Finding;
 
-/// Of each carrier whether it opens, and why not.
+/// Opens each carrier, and returns a finding for each.
 pub(super) fn look() -> Vec<Finding> {
     let mut findings = vec![
         try_place("shared memory", &format!("shm:doctor-{}", std::process::id()), true, ""),
@@ -53,7 +53,7 @@ fn of(folder: &str) -> Vec<String> {
     names
 }
 
-/// Whether a device has frames of Ethernet, and is up.
+/// Returns true if a device carries Ethernet frames and is up.
 fn is_ethernet(device: &str) -> bool {
     const ETHERNET: &str = "1";
     const UP: u32 = 1;
@@ -69,7 +69,7 @@ fn try_place(what: &'static str, place: &str, must: bool, advice: &str) -> Findi
     let Err(error) = AnyNic::open_at(place) else {
         return Finding::good(what, format!("opened {place}"));
     };
-    // Most errors name the place themselves.
+    // Most errors already contain the place.
     let error = error.to_string();
     let error = if error.contains(place) { error } else { format!("{place}: {error}") };
     if must {

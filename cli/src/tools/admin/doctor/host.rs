@@ -1,4 +1,4 @@
-//! The host, the user and the limits.
+//! Checks the host, the user and the limits.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use sovia_sys::{diag, memory_limits};
 
 use super::Finding;
 
-/// In the order in which they are said.
+/// The checks, in the order of the output.
 pub(super) const LOOKS: &[fn() -> Finding] = &[
     kernel,
     libc_version,
@@ -34,18 +34,18 @@ pub(super) const LOOKS: &[fn() -> Finding] = &[
     super::system::off_switch,
 ];
 
-/// A program of this system's, by whose dynamic linker others are loaded.
+/// A program of this system, whose dynamic linker stands for that of other programs.
 const SHELL: &str = "/bin/sh";
-/// Addresses that the segments of a process may take.
+/// Address space that the segments of a process may need, in bytes.
 const ADDRESSES: u64 = 20 << 30;
 
 fn kernel() -> Finding {
     let about = nix::sys::utsname::uname();
     let release = about.as_ref().map(|about| about.release().to_string_lossy().into_owned());
     let release = release.unwrap_or_default();
-    // Commands that a process registers by, as the library does.
+    // The membarrier command with which the library registers a process.
     const PRIVATE_EXPEDITED: i64 = 1 << 3;
-    // SAFETY: a query, which changes nothing.
+    // SAFETY: a membarrier query changes nothing.
     let commands = unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) };
     if commands < 0 || commands & PRIVATE_EXPEDITED == 0 {
         return Finding::note(
@@ -58,7 +58,7 @@ fn kernel() -> Finding {
 }
 
 fn libc_version() -> Finding {
-    // SAFETY: a constant text of libc's.
+    // SAFETY: gnu_get_libc_version returns a constant C string.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     Finding::good("libc", format!("glibc {}", version.to_string_lossy()))
 }
@@ -179,7 +179,7 @@ fn users() -> Finding {
 
 fn yama() -> Finding {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
-    // It restricts attaching; two programs that meet ask whether they may read each other.
+    // Yama restricts attaching. Sovia only needs to read its peers, which each two programs check when they meet.
     Finding::good(
         "Yama",
         match scope {
@@ -218,7 +218,7 @@ fn proc() -> Finding {
 
 fn loopback() -> Finding {
     let what = "loopback";
-    // A connection to a closed port is refused at once where the device is up.
+    // If the device is up, a connection to a closed port is refused at once.
     match TcpStream::connect(("127.0.0.1", 1)).map_err(|error| error.raw_os_error()) {
         Err(Some(libc::ENETUNREACH)) => {
             Finding::bad(what, "cannot reach 127.0.0.1", "ip link set lo up")
@@ -255,7 +255,7 @@ fn sockets() -> Finding {
     }
 }
 
-/// Packet filters that may stop packets of local connections.
+/// Checks for packet filters that may drop packets of local connections.
 fn filters() -> Finding {
     let judgement = sovia_agent::filters::look();
     if judgement.by.is_empty() {

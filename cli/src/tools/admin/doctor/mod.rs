@@ -1,4 +1,4 @@
-//! `sovia doctor`: what of this host and this user lets connections leave TCP, and what keeps them there.
+//! `sovia doctor`: checks what lets connections of this user leave TCP on this host, and what keeps them on TCP.
 
 mod carriers;
 mod host;
@@ -27,27 +27,27 @@ pub(crate) struct Args {
     no_trial: bool,
 }
 
-/// What a look found.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// All right.
+    /// No fault.
     Good,
-    /// Programs leave TCP all the same; some of them, or over some carriers, may not.
+    /// Programs leave TCP, but some programs or some carriers may not.
     Note,
     /// Programs stay on TCP.
     Bad,
 }
 
-/// One look.
+/// One check and its result.
 #[derive(Debug, Serialize)]
 struct Finding {
     verdict: Verdict,
-    /// At what.
+    /// Subject of the check.
     what: &'static str,
-    /// What was found.
+    /// Description of the result.
     found: String,
-    /// What to do about it.
+    /// Advice to the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -66,7 +66,7 @@ impl Finding {
     }
 }
 
-/// Looks, and says what it finds as it goes; whether programs leave TCP.
+/// Runs the checks, and prints each result at once. Returns true if programs leave TCP.
 pub(crate) fn doctor(args: &Args) -> anyhow::Result<bool> {
     let mut are_well = true;
     let mut say = |finding: Finding| -> anyhow::Result<()> {

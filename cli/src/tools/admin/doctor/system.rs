@@ -1,4 +1,4 @@
-//! What programs follow that have the library by /etc/ld.so.preload. The library itself tells of no mistake there.
+//! Checks the rules for programs that load the library by /etc/ld.so.preload. The library cannot report invalid rules.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Two processes that talk over TCP, and the same two over Sovia: `sovia bench latency`, as short as it can be.
+//! A short `sovia bench latency`: two processes communicate over TCP, and then over Sovia.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Finding;
 
-/// A line of the measurement.
+/// A line of the measurement's output.
 #[derive(Deserialize)]
 struct Line {
     layer: String,
@@ -16,7 +16,7 @@ struct Line {
     accelerated_runs: Option<u32>,
 }
 
-/// Whether two programs of this user leave TCP, and what that gives.
+/// Checks whether two programs of this user leave TCP, and reports the gain.
 pub(super) fn look() -> Finding {
     match talk() {
         Ok((tcp, sovia)) if sovia.accelerated_runs.is_some_and(|runs| runs > 0) => Finding::good(

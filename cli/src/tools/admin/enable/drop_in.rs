@@ -1,4 +1,4 @@
-//! The drop-in of a unit: a file that Sovia has written, and removes only then.
+//! The drop-in of a unit: a file that Sovia writes. Sovia removes the file only if Sovia wrote it.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use super::plan::Plan;
 use crate::admin::unit::{DROP_INS, Place};
 
-/// Its name in the folder of the unit's drop-ins.
+/// Name of the file in the folder of the unit's drop-ins.
 pub(super) const NAME: &str = "sovia.conf";
-/// How it begins.
+/// First words of the file.
 const MARK: &str = "# Written by `sovia enable`";
 
-/// What it says.
+/// Returns the text of the file.
 pub(super) fn text(unit: &str, plan: &Plan) -> String {
     let mut text = format!(
         "{MARK}. Enabling again overwrites this file; `sovia disable {unit}` removes the file.\n"
@@ -35,19 +35,19 @@ pub(super) fn text(unit: &str, plan: &Plan) -> String {
     text
 }
 
-/// A unit's name with its type.
+/// Returns a unit's name with its type.
 pub(super) fn with_type(name: &str) -> String {
     if name.ends_with(".service") { name.to_owned() } else { format!("{name}.service") }
 }
 
-/// Where a unit's drop-in is, or will be.
+/// Drop-in of a unit, which may exist or not.
 #[derive(Debug)]
 pub(super) struct DropIn {
     unit: String,
     path: PathBuf,
 }
 
-/// All that there are.
+/// Returns all existing drop-ins.
 pub(super) fn all(place: &Place) -> anyhow::Result<Vec<DropIn>> {
     let folder = place.path(DROP_INS);
     let entries = match fs::read_dir(&folder) {
@@ -82,7 +82,7 @@ impl DropIn {
         &self.path
     }
 
-    /// Whether it is there, and Sovia's.
+    /// Returns true if Sovia wrote the existing file; `None` if there is no file.
     fn is_ours(&self) -> anyhow::Result<Option<bool>> {
         match fs::read(&self.path) {
             Ok(text) => Ok(Some(text.starts_with(MARK.as_bytes()))),
@@ -105,7 +105,8 @@ impl DropIn {
         }
     }
 
-    /// Writes it; whether that changes anything. A reader finds the old file or the whole new one.
+    /// Writes the file. Returns false if the file has this text already. A reader finds the whole old file or the whole
+    /// new one.
     pub(super) fn write(&self, text: &str) -> anyhow::Result<bool> {
         if self.must_be_ours()? && fs::read_to_string(&self.path).is_ok_and(|old| old == text) {
             return Ok(false);
@@ -124,7 +125,7 @@ impl DropIn {
         Ok(true)
     }
 
-    /// Removes it, and its folder if nothing else is in it; whether it was there.
+    /// Removes the file, and its folder if that is empty then. Returns false if there was no file.
     pub(super) fn remove(&self) -> anyhow::Result<bool> {
         if !self.must_be_ours()? {
             return Ok(false);
@@ -132,7 +133,7 @@ impl DropIn {
         fs::remove_file(&self.path)
             .with_context(|| format!("cannot remove {}", self.path.display()))?;
         if let Some(folder) = self.path.parent() {
-            // Left alone if other drop-ins are in it.
+            // The call fails if the folder has other drop-ins, which must stay.
             let _ = fs::remove_dir(folder);
         }
         Ok(true)

@@ -1,5 +1,5 @@
-//! `sovia enable` and `sovia disable`: systemd's units that start with the library in them, by a drop-in that leaves all
-//! else as it is.
+//! `sovia enable` and `sovia disable`: make systemd units start with the library, by a drop-in that changes nothing
+//! else.
 
 mod drop_in;
 mod plan;
@@ -73,7 +73,7 @@ struct Doing {
     quiet: bool,
 }
 
-/// Enables all units, or none where one cannot be.
+/// Enables all given units, or none if one of them cannot be enabled.
 pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
     let place = Place::new(&args.doing.root);
     let systemd = Systemd::of(&args.doing.root);
@@ -136,7 +136,7 @@ pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
         drop_in::all(&place)?
     } else {
         let own_name = |name: &String| -> anyhow::Result<DropIn> {
-            // A unit that has gone may have left its drop-in.
+            // A removed unit may have left its drop-in.
             let unit = place.unit(name, drop_in::NAME);
             let unit = unit.map_or_else(|_| drop_in::with_type(name), |unit| unit.name);
             Ok(DropIn::of(&place, &unit))
@@ -164,7 +164,7 @@ pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Restarts a unit that is running, or says how.
+/// Restarts a running unit, or prints the command for it.
 fn restart(systemd: &Systemd, unit: &str, now: bool, out: &mut Out) -> anyhow::Result<()> {
     if now {
         systemd.restart_if_running(unit)
@@ -175,9 +175,9 @@ fn restart(systemd: &Systemd, unit: &str, now: bool, out: &mut Out) -> anyhow::R
     }
 }
 
-/// Returns how clients are started. `running` are the users of the unit's processes, if the unit runs.
+/// Returns how to start the clients. `running` has the users of the unit's processes, if the unit runs.
 fn clients(unit: &Unit, wish: &Wish, running: &BTreeSet<u32>) -> String {
-    // A server that begins as root often leaves its connections to workers of another user.
+    // A server that begins as root often passes its connections to workers of another user.
     let workers = running.iter().filter(|&&uid| uid != 0 || running.len() == 1);
     let name =
         |&uid: &u32| databases::name_of_user(uid).ok().flatten().unwrap_or_else(|| uid.to_string());
@@ -201,7 +201,7 @@ fn clients(unit: &Unit, wish: &Wish, running: &BTreeSet<u32>) -> String {
     format!("{of}: start clients with:  sovia run {} -- PROGRAM", trust.join(" "))
 }
 
-/// Whether the unit's programs take the library.
+/// Checks whether the unit's programs load the library.
 fn look_at_programs(unit: &Unit, place: &Place, plan: &mut Plan) -> anyhow::Result<()> {
     let programs = plan::programs(unit);
     if programs.is_empty() {
@@ -222,7 +222,7 @@ fn look_at_programs(unit: &Unit, place: &Place, plan: &mut Plan) -> anyhow::Resu
     Ok(())
 }
 
-/// The library, if other users than this one may load it.
+/// Returns the library's path. Fails if other users may not load the library.
 fn readable_by_all(library: PathBuf) -> anyhow::Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     for path in library.ancestors() {
@@ -239,7 +239,7 @@ fn readable_by_all(library: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(library)
 }
 
-/// What a person is told, unless it is to be quiet.
+/// Output for the user, unless `--quiet` is given.
 struct Out {
     quiet: bool,
 }

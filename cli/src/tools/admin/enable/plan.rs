@@ -1,4 +1,4 @@
-//! What a unit needs so that the library is loaded into its program, and may do there what it does.
+//! Settings that a unit needs so that its programs load the library, and the library may do its work.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use sovia_control::env as names;
 
 use crate::admin::unit::{Unit, quoted, quoted_with_specifiers, words};
 
-/// A setting to write, and why.
+/// A setting to write, with the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) section: &'static str,
@@ -15,27 +15,27 @@ pub(crate) struct Line {
     pub(crate) why: String,
 }
 
-/// What is to be written, and what is to be said.
+/// Settings to write, and notes to print.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) lines: Vec<Line>,
-    /// What a person has to know who relies on it.
+    /// Notes for the user about the consequences.
     pub(crate) notes: Vec<String>,
 }
 
-/// What the unit is to have.
+/// The user's request for a unit.
 #[derive(Debug)]
 pub(crate) struct Wish {
-    /// The library.
+    /// Path of the library.
     pub(crate) library: PathBuf,
-    /// Rules in their text form; empty: none.
+    /// Rules as text; empty if there are none.
     pub(crate) rules: String,
-    /// Whether the agent may stand in for what the sandbox forbids. Else the sandbox is opened for it.
+    /// True if an agent may do what the sandbox forbids. Otherwise the settings open the sandbox.
     pub(crate) by_agent: bool,
 }
 
-/// Calls that the library makes and a program of sockets need not. All of them are in @system-service, without @privileged and
-/// @resources.
+/// System calls that the library makes, and that a program with sockets may not need. All of them are in
+/// @system-service, without @privileged and @resources.
 const CALLS: &str = "accept4 bind clone clone3 close connect dup dup3 epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 \
 epoll_wait eventfd2 fallocate fcntl fstat ftruncate futex get_robust_list getdents64 geteuid getpid getrandom \
 getsockname getsockopt gettid getuid ioctl kill lseek madvise membarrier memfd_create mmap mprotect munmap newfstatat openat \
@@ -43,7 +43,7 @@ pidfd_getfd pidfd_open pipe2 poll ppoll prctl pread64 preadv prlimit64 process_v
 read readlink readlinkat readv recvfrom recvmsg rseq rt_sigaction rt_sigprocmask rt_sigreturn sched_getaffinity sched_yield \
 sendmsg sendto set_robust_list setsockopt shutdown sigaltstack socket socketpair splice statx tgkill timerfd_create timerfd_settime \
 uname write writev";
-/// Sets of calls of which none is the library's.
+/// Sets of system calls that contain none of the library's calls.
 const OTHERS: &[&str] = &[
     "@privileged",
     "@resources",
@@ -63,16 +63,16 @@ const OTHERS: &[&str] = &[
     "@timer",
 ];
 
-/// A program that gives what it starts an environment of its own, and where that is written down.
+/// A program that starts others with an environment of its own, and the file for this environment.
 const OWN_ENVIRONMENT: &[(&str, &str)] = &[(
     "pg_ctlcluster",
     "pg_ctlcluster gives the server its own environment: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/howto/users-and-sandboxes.md)",
 )];
 
-/// What is to be written for `unit`.
+/// Returns the settings for `unit`.
 ///
 /// # Errors
-/// The library would not come into its programs.
+/// An error if its programs would not load the library.
 pub(crate) fn plan(unit: &Unit, wish: &Wish) -> anyhow::Result<Plan> {
     check_programs(unit)?;
     let mut plan = Plan::default();
@@ -101,7 +101,7 @@ fn check_programs(unit: &Unit) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The programs that the unit's main processes are.
+/// Returns the programs of the unit's main processes.
 pub(crate) fn programs(unit: &Unit) -> Vec<String> {
     let first = |line: &&str| words(line).into_iter().next();
     let started = unit.values("ExecStart");
@@ -109,7 +109,7 @@ pub(crate) fn programs(unit: &Unit) -> Vec<String> {
     started.iter().filter_map(first).map(bare).collect()
 }
 
-/// The library and its rules, beside what LD_PRELOAD has already.
+/// Plans LD_PRELOAD, with the library before the present entries, and the rules.
 fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> {
     let library = wish.library.display().to_string();
     if library.contains([' ', ':']) {
@@ -122,7 +122,7 @@ fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> 
     let mut preload = own.clone();
     for other in assigned.iter().filter_map(|word| word.strip_prefix("LD_PRELOAD=")) {
         let others = other.split([':', ' ']).filter(|other| !other.is_empty() && *other != own);
-        // What specifiers say in them, they say again.
+        // Other entries keep their specifiers, which systemd expands here as well.
         preload = others.fold(own.clone(), |all, other| format!("{all}:{other}"));
     }
     for name in ["LD_PRELOAD", names::RULES] {
@@ -154,7 +154,7 @@ fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Where the library lies the unit's programs must see it, and may map it to execute it.
+/// Plans access to the library's folder: the unit's programs must see the library, and may map it for execution.
 fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> {
     let library = &wish.library;
     let folder = library.parent().unwrap_or(Path::new("/"));
@@ -171,7 +171,7 @@ fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Re
             );
         }
     }
-    // Of two paths the longer one counts.
+    // Of two matching paths, the longer one applies.
     let longest = |key: &str| {
         let paths = unit.list(key);
         let paths = paths.iter().map(|path| path.trim_start_matches(['-', '+']));
@@ -195,7 +195,8 @@ fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Re
     Ok(())
 }
 
-/// Families of addresses that the library opens sockets of, and users: what the agent is asked where the kernel cannot be.
+/// Plans the address families of the library's sockets. Where the kernel cannot identify a peer, the library asks the
+/// agent.
 fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
     if !may_open(unit, "AF_UNIX") {
         plan.write(
@@ -251,7 +252,7 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
     }
 }
 
-/// The agent that rules about packet filters need.
+/// Plans the agent that rules about packet filters need.
 fn packet_filters(unit: &Unit, wish: &Wish, plan: &mut Plan) {
     if wish.rules.contains("respect-filters:") {
         wants(
@@ -263,7 +264,7 @@ fn packet_filters(unit: &Unit, wish: &Wish, plan: &mut Plan) {
     }
 }
 
-/// Starts an agent before the unit, which must see the agent's socket.
+/// Plans an agent that starts before the unit. The unit must see the agent's socket.
 fn wants(unit: &Unit, plan: &mut Plan, agent: &str, why: String) {
     let setting = |key: &str| format!("{key}={agent}.service");
     plan.lines.push(Line { section: "Unit", setting: setting("Wants"), why });
@@ -274,7 +275,7 @@ fn wants(unit: &Unit, plan: &mut Plan, agent: &str, why: String) {
     }
 }
 
-/// Whether sockets of a family may be opened.
+/// Returns true if the unit may open sockets of this family.
 fn may_open(unit: &Unit, family: &str) -> bool {
     let mut allows = None;
     let mut listed = Vec::new();
@@ -287,7 +288,7 @@ fn may_open(unit: &Unit, family: &str) -> bool {
             Some(names) => (false, names),
             None => (true, value),
         };
-        // The first one says what the list is; others add to it, or take away.
+        // The first value decides the list's kind: allowed or denied. Later values add to the list or remove from it.
         let kind = *allows.get_or_insert(own);
         for name in names.split_whitespace() {
             if kind == own {
@@ -300,7 +301,7 @@ fn may_open(unit: &Unit, family: &str) -> bool {
     allows.is_none_or(|allows| listed.contains(&family) == allows)
 }
 
-/// Adds a family to a list of those that are allowed, or takes it off one of those that are not.
+/// Returns the setting that allows a family. It extends a list of allowed families and shortens a list of denied ones.
 fn allowing(family: &str) -> String {
     format!("RestrictAddressFamilies={family}")
 }
@@ -318,7 +319,7 @@ fn hides_the_agent(unit: &Unit) -> bool {
         || hides("TemporaryFileSystem")
 }
 
-/// Calls of the library's that a filter might not know.
+/// Plans system calls of the library that the unit's filter may not allow.
 fn filter(unit: &Unit, plan: &mut Plan) {
     let mut values = unit.values("SystemCallFilter").into_iter();
     let Some(first) = values.next() else { return };
@@ -342,7 +343,7 @@ fn filter(unit: &Unit, plan: &mut Plan) {
     }
 }
 
-/// Limits that leave no room.
+/// Adds notes about limits that are too low.
 fn limits(unit: &Unit, plan: &mut Plan) {
     let soft =
         |key: &str| unit.value(key).and_then(|value| value.split(':').next().map(str::to_owned));

@@ -1,4 +1,4 @@
-//! The systemd that runs here, if it does.
+//! The systemd of this host, if it runs.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -7,23 +7,23 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// What there is to tell of a change.
+/// A running systemd, which must be notified of changes.
 pub(super) struct Systemd {
     runs: bool,
 }
 
 impl Systemd {
-    /// That of the system with this root: none but of this one.
+    /// Returns the systemd for the system at `root`. Only the running system has one.
     pub(super) fn of(root: &Path) -> Self {
         Self { runs: root == Path::new("/") && Path::new("/run/systemd/system").is_dir() }
     }
 
-    /// Has it read its units' files again.
+    /// Makes systemd read the units' files again.
     pub(super) fn reload(&self) -> anyhow::Result<()> {
         if self.runs { systemctl(&["daemon-reload"]) } else { Ok(()) }
     }
 
-    /// Restarts a unit; one that does not run is left alone.
+    /// Restarts a unit if it is running.
     pub(super) fn restart_if_running(&self, unit: &str) -> anyhow::Result<()> {
         if !self.runs {
             bail!("cannot restart units with --now: systemd does not run here");
@@ -31,7 +31,7 @@ impl Systemd {
         systemctl(&["try-restart", "--", unit])
     }
 
-    /// Returns the users of a running unit's processes: a server may give its workers another user than its own.
+    /// Returns the users of a running unit's processes. A server may run its workers as another user.
     pub(super) fn users(&self, unit: &str) -> BTreeSet<u32> {
         if !self.runs {
             return BTreeSet::new();
@@ -48,7 +48,7 @@ impl Systemd {
     }
 }
 
-/// Returns the users of processes whose ids stand on lines.
+/// Returns the owners of processes, whose IDs are on one line each.
 fn users_of(ids: &str) -> BTreeSet<u32> {
     let owner = |id: &str| Path::new("/proc").join(id.trim()).metadata().ok().map(|of| of.uid());
     ids.lines().filter_map(owner).collect()

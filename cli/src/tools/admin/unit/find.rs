@@ -1,4 +1,4 @@
-//! Where systemd finds a unit and its drop-ins.
+//! Finds a unit and its drop-ins like systemd.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::Unit;
 use sovia_cli::similar::suggestion;
 
-/// Where units are, the first one first.
+/// Folders of units, in order of precedence.
 const FOLDERS: &[&str] = &[
     "etc/systemd/system",
     "run/systemd/system",
@@ -20,12 +20,12 @@ const FOLDERS: &[&str] = &[
     "lib/systemd/system",
     "run/systemd/generator.late",
 ];
-/// The type of units that programs are started by.
+/// Type of the units that start programs.
 const SERVICE: &str = ".service";
-/// Where drop-ins go that an administrator makes.
+/// Folder for an administrator's drop-ins.
 pub(crate) const DROP_INS: &str = "etc/systemd/system";
 
-/// Why a unit cannot be read.
+/// Error of reading a unit.
 #[derive(Debug, Error)]
 pub(crate) enum UnitError {
     #[error("cannot find the unit {name} in {folder}{suggestion}")]
@@ -46,7 +46,7 @@ impl UnitError {
     }
 }
 
-/// A system's files: its root, which is `/` but for images and tests.
+/// Files of a system, below its root. The root is `/` except for images and tests.
 #[derive(Debug)]
 pub(crate) struct Place {
     root: PathBuf,
@@ -57,13 +57,13 @@ impl Place {
         Self { root: root.to_owned() }
     }
 
-    /// A path of the system's, as this process sees it.
+    /// Returns a path of the system as this process sees it.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Reads a unit and its drop-ins, but for the drop-in of that name.
+    /// Reads a unit and its drop-ins, except the drop-in named `but_for`.
     pub(crate) fn unit(&self, asked: &str, but_for: &str) -> Result<Unit, UnitError> {
         let asked = full_name(asked)?;
         let fragment = self.fragment(&asked)?;
@@ -79,7 +79,7 @@ impl Place {
         Ok(unit)
     }
 
-    /// The unit's file; of an instance its own or its template's.
+    /// Returns the unit's file. For an instance, its own file or the template's.
     fn fragment(&self, name: &str) -> Result<PathBuf, UnitError> {
         let template = template(name);
         for name in [Some(name), template.as_deref()].into_iter().flatten() {
@@ -111,7 +111,7 @@ impl Place {
         names.filter_map(|name| service(&name)).collect()
     }
 
-    /// Where a file of the system is in the end. Absolute links begin at its root.
+    /// Follows symbolic links to a file of the system. Absolute links begin at the system's root.
     fn followed(&self, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..16 {
@@ -126,7 +126,8 @@ impl Place {
         Err(io::Error::from_raw_os_error(libc::ELOOP))
     }
 
-    /// Drop-ins in the order of their names, whatever folder they are in; of two with one name the first folder's.
+    /// Returns the drop-ins in the order of their names, from all folders. Of two with the same name, only the first
+    /// folder's counts.
     fn drop_ins(&self, name: &str) -> Result<Vec<PathBuf>, UnitError> {
         let mut found: Vec<(String, PathBuf)> = Vec::new();
         for named in [Some(name.to_owned()), template(name), Some("service".into())] {
@@ -143,14 +144,14 @@ impl Place {
             }
         }
         found.sort();
-        // A link to /dev/null hides one of the same name.
+        // A link to /dev/null hides the drop-ins of this name.
         let hidden =
             |path: &PathBuf| self.followed(path).is_ok_and(|path| path == Path::new("/dev/null"));
         Ok(found.into_iter().map(|(_, path)| path).filter(|path| !hidden(path)).collect())
     }
 }
 
-/// The unit's name with its type.
+/// Returns the unit's name with its type.
 fn full_name(asked: &str) -> Result<String, UnitError> {
     if asked.contains('/') || asked.starts_with('.') || asked.is_empty() {
         return Err(UnitError::Path(asked.to_owned()));
@@ -174,13 +175,13 @@ fn full_name(asked: &str) -> Result<String, UnitError> {
     }
 }
 
-/// `a@.service` of `a@b.service`.
+/// Returns the template's name of an instance: `a@.service` for `a@b.service`.
 fn template(name: &str) -> Option<String> {
     let (before, instance) = name.split_once('@')?;
     (instance != ".service").then(|| format!("{before}@.service"))
 }
 
-/// The name of the file, where it was found by an alias; that of the instance where it is a template's.
+/// Returns the unit's own name if the user gave an alias. For a template's file, returns the instance's name.
 fn own_name(asked: &str, fragment: &Path) -> String {
     let file = fragment.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match (file.split_once('@'), asked.split_once('@')) {

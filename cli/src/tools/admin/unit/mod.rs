@@ -1,4 +1,4 @@
-//! Units of systemd's, as their files say them.
+//! systemd units, parsed from their files.
 
 mod find;
 mod words;
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 pub(crate) use self::find::{DROP_INS, Place};
 pub(crate) use self::words::{quoted, quoted_with_specifiers, words};
 
-/// What the files of a unit say, in the order in which systemd reads them.
+/// Settings in the files of a unit, in the order in which systemd reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
-    /// Its own name, where it was asked for by an alias.
+    /// The unit's own name, even if the user gave an alias.
     pub(crate) name: String,
-    /// The files, its drop-ins behind it.
+    /// The unit's file, followed by its drop-ins.
     pub(crate) files: Vec<PathBuf>,
     settings: Vec<Setting>,
 }
@@ -25,7 +25,7 @@ struct Setting {
 }
 
 impl Unit {
-    /// Takes in what a file says.
+    /// Adds the settings of a file.
     pub(crate) fn read(&mut self, path: PathBuf, text: &str) {
         self.files.push(path);
         let mut in_service = false;
@@ -39,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// All values of a setting of [Service] since the last empty one, which resets a list.
+    /// Returns the values of a setting in [Service] after the last empty value, which resets a list.
     pub(crate) fn values(&self, key: &str) -> Vec<&str> {
         let mut values = Vec::new();
         for setting in self.settings.iter().filter(|setting| setting.key == key) {
@@ -51,25 +51,26 @@ impl Unit {
         values
     }
 
-    /// The last value of a setting.
+    /// Returns the last value of a setting.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         self.values(key).pop()
     }
 
-    /// Whether a setting that is yes or no, or a word that says how much of yes, is not no.
+    /// Returns true if a setting has a value other than "no". Some settings have further words that mean a kind of
+    /// "yes".
     pub(crate) fn is_on(&self, key: &str) -> bool {
         self.value(key).is_some_and(|value| {
             !["no", "n", "false", "f", "off", "0"].contains(&value.to_lowercase().as_str())
         })
     }
 
-    /// The words of a setting that is a list.
+    /// Returns the words of a setting that is a list.
     pub(crate) fn list(&self, key: &str) -> Vec<String> {
         self.values(key).iter().flat_map(|value| words(value)).collect()
     }
 }
 
-/// Lines without comments, those that end in `\` joined with the next.
+/// Returns the lines without comments. A line that ends in `\` is joined with the next one.
 fn logical_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut begun: Option<String> = None;

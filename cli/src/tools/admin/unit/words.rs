@@ -1,6 +1,6 @@
-//! Words of a setting, with quotation marks as systemd reads them.
+//! Splits a setting into words, with systemd's quoting.
 
-/// Splits at white space outside quotation marks. A backslash stands for the character behind it.
+/// Splits text at white space outside quotation marks. A backslash escapes the next character.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -23,12 +23,12 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// A word in which systemd finds nothing but the word.
+/// Quotes a word so that systemd reads exactly this word.
 pub(crate) fn quoted(word: &str) -> String {
     quoted_with_specifiers(&word.replace('%', "%%"))
 }
 
-/// A word in which systemd finds nothing but the word and its specifiers.
+/// Quotes a word so that systemd reads this word and expands its specifiers.
 pub(crate) fn quoted_with_specifiers(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
     if escaped.contains([' ', '\t', ';', '\\', '\'']) { format!("\"{escaped}\"") } else { escaped }

@@ -1,4 +1,4 @@
-//! How `sovia top` looks, in as many columns as the terminal has.
+//! Draws `sovia top` in the terminal's width.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,7 +11,7 @@ use crate::watch::busy::Sum;
 use crate::watch::units::short;
 use crate::watch::users::Users;
 
-/// A column with numbers: its name, and how narrow a terminal may be that still has it.
+/// Columns with numbers: name, and the narrowest terminal that shows the column.
 const NUMBERS: [(&str, u16); 7] = [
     ("VIA/TCP", 0),
     ("SENT/s", 0),
@@ -23,7 +23,7 @@ const NUMBERS: [(&str, u16); 7] = [
 ];
 const NUMBER_WIDTH: u16 = 7;
 
-/// A time for people: `1.23µs`.
+/// Formats a time for people, such as `1.23µs`.
 fn time(seconds: Option<f64>) -> String {
     let Some(seconds) = seconds else { return "-".into() };
     let (value, unit) = match seconds {
@@ -67,14 +67,14 @@ fn widths(names: &[Constraint], width: u16) -> Vec<Constraint> {
     names.iter().copied().chain(shown.map(|_| Constraint::Length(NUMBER_WIDTH))).collect()
 }
 
-/// Choices of the user about the screen.
+/// The user's choices about the screen.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct View {
     pub(super) is_paused: bool,
     pub(super) shows_help: bool,
 }
 
-/// Keys and columns, as the help screen explains them.
+/// Text of the help screen: keys and columns.
 const HELP: &str = "\
 q, Esc          quit
 o               order pairs by traffic, messages, saved calls or connections
@@ -93,7 +93,7 @@ TURN     median time from one answer to the next on a connection
 `sovia explain PID` reports why a program's connections are on TCP.
 Any key returns.";
 
-/// Draws all of it.
+/// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, view: View) {
     let area = frame.area();
     if view.shows_help {
@@ -150,7 +150,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, model: &Model, is_paused: bool)
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Returns a column as wide as its longest text, so that numbers stand beside names in a wide terminal.
+/// Returns a column that is as wide as its longest text, so that numbers are close to names in a wide terminal.
 fn as_wide_as<'a>(texts: impl Iterator<Item = &'a str>, title: &str) -> Constraint {
     let longest = texts.map(|text| text.chars().count()).max().unwrap_or(0);
     Constraint::Max(longest.max(title.len()) as u16)
@@ -218,7 +218,7 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, sum: &Sum, history: &History)
     frame.render_widget(Paragraph::new(bars(history, inside)), inside);
 }
 
-/// The turns by powers of two, the most frequent ones if there are more than lines.
+/// Returns bars for the times between answers, by powers of two. If there are more than lines, the most frequent ones.
 fn bars(history: &History, area: Rect) -> Vec<Text<'static>> {
     let all: f64 = history.turns.values().sum();
     let mut turns: Vec<(u32, f64)> =
@@ -289,7 +289,7 @@ mod tests {
     fn all_columns_show_in_200() {
         let text = shown(200, 50);
         assert!(NUMBERS.iter().all(|(name, _)| text.contains(name)), "{text}");
-        // A reader finds a program's figures beside its name.
+        // A program's figures must be close to its name.
         let line = text.lines().find(|line| line.contains("123M")).unwrap();
         let between = line.find("123M").unwrap() - line.find("redis-server").unwrap();
         assert!(between < 50, "{text}");

@@ -1,4 +1,4 @@
-//! `sovia top`: programs and pairs of programs in a terminal, again and again.
+//! `sovia top`: shows programs and pairs of programs in a terminal, and updates them.
 
 mod draw;
 mod model;
@@ -55,18 +55,18 @@ pub(crate) fn top(args: &Args) -> anyhow::Result<()> {
     done
 }
 
-/// From where keys come, and the signal to end, which is a key like another one: the terminal is put back. (SIGHUP ends the program as
-/// it is: the terminal is gone.)
+/// Sources of keys, and of signals that end the program like a key, because the terminal must be restored. SIGHUP ends
+/// the program at once: the terminal has gone.
 struct Keyboard {
     terminal: OwnedFd,
     signals: SignalFd,
 }
 
-/// What a wait has found.
+/// Result of a wait.
 enum Woken {
-    /// Perhaps a key, or another size; or it has taken so long.
+    /// Perhaps a key or a new size of the terminal; or the time is over.
     Look,
-    /// The program is to end, or has no terminal any more.
+    /// The program must end, or has lost its terminal.
     End,
 }
 
@@ -77,7 +77,7 @@ impl Keyboard {
         signals.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let signals = SignalFd::with_flags(&signals, flags)?;
-        // What crossterm reads.
+        // crossterm reads keys from the same file.
         let terminal = if stdin().is_terminal() {
             stdin().as_fd().try_clone_to_owned()?
         } else {
@@ -88,7 +88,8 @@ impl Keyboard {
         Ok(Self { terminal, signals })
     }
 
-    /// Waits for at most so long. Crossterm is not asked about a terminal that is gone: it would read its end again and again.
+    /// Waits until an event comes, or for `most`. Does not use crossterm after the terminal has gone, because crossterm
+    /// would read its end again and again.
     fn wait(&self, most: Duration) -> anyhow::Result<Woken> {
         let mut ready = [
             PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN),
@@ -111,11 +112,11 @@ fn show(
     interval: Duration,
     keyboard: &Keyboard,
 ) -> anyhow::Result<()> {
-    /// Another size of the terminal is seen after so long.
+    /// Longest wait before the terminal's size is checked again.
     const SLICE: Duration = Duration::from_millis(200);
     let users = Users::default();
     let mut view = View::default();
-    // Soon something is to be seen.
+    // The first update comes soon.
     let mut next = Instant::now() + interval.min(SLICE);
     loop {
         if Instant::now() >= next {

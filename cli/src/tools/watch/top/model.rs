@@ -1,4 +1,4 @@
-//! What `sovia top` shows: programs, pairs of programs, and how one of these has gone on.
+//! Data that `sovia top` shows: programs, pairs of programs, and the history of a pair.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,12 +6,12 @@ use sovia_board::{Rate, Rates, Scan, pairs};
 
 use crate::watch::busy::{Couple, Program, Sum, by_couple, by_program};
 
-/// Looks that are kept for the picture of a pair.
+/// Number of updates in a pair's graph.
 const KEPT: usize = 240;
-/// The shortest turn that has a bar of its own, as a power of two of nanoseconds, and the longest.
+/// Range of times with a bar of their own, as powers of two of nanoseconds.
 const TURNS: std::ops::Range<u32> = 6..30;
 
-/// By what lines are ordered.
+/// Order of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Traffic,
@@ -43,13 +43,13 @@ impl Order {
     }
 }
 
-/// How a pair of programs has gone on.
+/// History of a pair of programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
-    /// Answers a second at each look, the latest last.
+    /// Answers a second at each update, the latest last.
     pub(super) answers: VecDeque<u64>,
-    /// Answers by how long those of their connection took from the one before, on average between two looks, in powers of two of
-    /// nanoseconds.
+    /// Weights of the times between a connection's answers, by powers of two of nanoseconds. The times are averages
+    /// between two updates.
     pub(super) turns: BTreeMap<u32, f64>,
 }
 
@@ -59,7 +59,7 @@ impl History {
         if self.answers.len() > KEPT {
             self.answers.pop_front();
         }
-        // What was long ago counts less and less.
+        // Older values lose weight.
         self.turns.values_mut().for_each(|weight| *weight *= 0.95);
         for (turn, weight) in &sum.turns {
             let power = (turn * 1e9).log2() as u32;
@@ -68,14 +68,14 @@ impl History {
     }
 }
 
-/// A pair of programs in the picture.
+/// A pair of programs on the screen.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
     pub(super) couple: Couple,
     pub(super) sum: Sum,
 }
 
-/// A program in the picture.
+/// A program on the screen.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) program: Program,
@@ -83,20 +83,20 @@ pub(super) struct Line {
     pub(super) sum: Sum,
 }
 
-/// All of the picture.
+/// All data of the screen.
 #[derive(Debug)]
 pub(super) struct Model {
     rates: Rates,
     pub(super) order: Order,
-    /// The pair that is shown below: a place among the pairs.
+    /// Index of the chosen pair, whose graphs are shown.
     pub(super) chosen: usize,
     pub(super) programs: Vec<Line>,
     pub(super) couples: Vec<Pair>,
     histories: BTreeMap<Couple, History>,
-    /// All ends on VIs, and on TCP.
+    /// Numbers of all ends on VIs and on TCP.
     pub(super) ends: (usize, usize),
     pub(super) forbidden: usize,
-    /// What all ends did.
+    /// Sum of all ends' rates.
     pub(super) all: Rate,
 }
 
@@ -115,7 +115,7 @@ impl Model {
         }
     }
 
-    /// Another look.
+    /// Updates the data from a new scan.
     pub(super) fn next(&mut self, scan: &Scan) {
         let rates = self.rates.next(scan);
         self.all = rates.iter().fold(Rate::default(), |mut sum, rate| {
@@ -140,7 +140,7 @@ impl Model {
         self.choose(chosen);
     }
 
-    /// The next order.
+    /// Switches to the next order.
     pub(super) fn reorder(&mut self) {
         let at = Order::ALL.iter().position(|order| *order == self.order).unwrap_or(0);
         self.order = Order::ALL[(at + 1) % Order::ALL.len()];
@@ -155,19 +155,19 @@ impl Model {
         self.couples.sort_by(|one, other| order.of(&other.sum).total_cmp(&order.of(&one.sum)));
     }
 
-    /// The pair that was chosen stays so, wherever it stands.
+    /// Keeps the chosen pair chosen at its new index.
     fn choose(&mut self, couple: Option<Couple>) {
         let at = self.couples.iter().position(|pair| Some(&pair.couple) == couple.as_ref());
         self.chosen = at.unwrap_or(0);
     }
 
-    /// Chooses another pair.
+    /// Chooses another pair, `by` lines below.
     pub(super) fn step(&mut self, by: isize) {
         let last = self.couples.len().saturating_sub(1);
         self.chosen = self.chosen.saturating_add_signed(by).min(last);
     }
 
-    /// The chosen pair, and how it has gone on.
+    /// Returns the chosen pair and its history.
     pub(super) fn chosen(&self) -> Option<(&Pair, &History)> {
         let pair = self.couples.get(self.chosen)?;
         Some((pair, self.histories.get(&pair.couple)?))
