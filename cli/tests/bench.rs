@@ -1,5 +1,4 @@
-//! `sovia bench` and `sovia demo` run, and say what they should. What the figures are is not
-//! for a test to say.
+//! Checks that `sovia bench` and `sovia demo` run and print the expected lines. The tests do not check the figures.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +12,7 @@ fn measure(bench: &Bench, args: &[&str]) -> Said {
 fn measure_once(bench: &Bench, args: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
     command.arg("bench").args(args);
-    // The layer `sovia` runs as well with a library that does nothing, which is then told.
+    // The layer `sovia` also runs with a library that does nothing. The output must report this.
     command.env("SOVIA_PRELOAD", bench.path("preload.so"));
     Said::from(command.output().unwrap())
 }
@@ -234,12 +233,12 @@ fn each_way_to_start_a_program_gets_a_line() {
     assert_eq!(ways, ["by itself", "with the library", "through env", "sovia run"]);
     assert!(lines.iter().all(|line| line["median_ms"].as_f64().unwrap() > 0.0), "{lines:?}");
     let more = |way: usize| lines[way]["more_address_space_bytes"].as_i64().unwrap();
-    // The stand-in for the library is small, and mapped by both.
+    // The stand-in for the library is small, and both processes map it.
     assert!(more(0) == 0 && more(1) > 0 && more(3) > 0, "{lines:?}");
 }
 
-/// TCP and Sovia, a line each for every size, and libsovia-rpc, where it has been built; that a layer was not accelerated
-/// is told.
+/// Checks for a line for each size over TCP and Sovia, and over libsovia-rpc if it has been built. The output must
+/// report a layer that was not accelerated.
 #[test]
 fn calls_over_rpc_get_a_line_each() {
     if !is_there_a_library("libtirpc.so.3") {
@@ -268,7 +267,8 @@ fn calls_over_rpc_get_a_line_each() {
     assert!(said.code() == 1 && said.err.contains("at most 65536 bytes, not 1048576"), "{said:?}");
 }
 
-/// Each way has its line for every point of the paper's figures; the tables name what was published.
+/// Checks for a line for each carrier and each point of the paper's figures. The tables must contain the published
+/// results.
 #[test]
 fn emp_is_measured_as_its_paper_did() {
     let bench = Bench::new();
@@ -298,18 +298,18 @@ fn emp_is_measured_as_its_paper_did() {
     }
 }
 
-/// Whether a file lies beside the program under test: with some builds more is made there.
+/// Returns true if a file is beside the program under test. Some builds make more programs there.
 fn is_beside_sovia(name: &str) -> bool {
     std::path::Path::new(env!("CARGO_BIN_EXE_sovia")).with_file_name(name).exists()
 }
 
-/// TCP and Sovia, a line each for every way; and programs with SOCK_VIA, where they have been built.
+/// Checks for a line for each layer: TCP, Sovia, and programs with SOCK_VIA if they have been built.
 #[test]
 fn files_by_ftp_get_a_line_each() {
-    // Beside the build, where `make setup` has unpacked it.
+    // `make setup` has unpacked the programs beside the build.
     let own = std::env::current_exe().expect("a running program has a path");
     let programs = own.ancestors().nth(3).expect("a build is three folders deep").join("unpacked");
-    // SAFETY: reads nothing but this process's user id.
+    // SAFETY: geteuid has no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
     if !is_root || !programs.join("inetutils-ftpd").exists() {
         println!(
@@ -339,7 +339,7 @@ fn files_by_ftp_get_a_line_each() {
             "{line}"
         );
         assert!(number("copy_mbit_s") > 0.0, "{line}");
-        // The library here is an empty one, unlike libsovia.
+        // Unlike libsovia, the library here is an empty one.
         assert!(text(line, "layer") == "sock-via" || number("accelerated_runs") == 0.0, "{line}");
     }
     let said = measure_once(&bench, &["ftp", "--programs", "/nowhere"]);
@@ -352,7 +352,7 @@ fn is_there_a_library(name: &str) -> bool {
         .any(|folder| std::path::Path::new(folder).join(name).exists())
 }
 
-/// What a command writes to a terminal that it has for all its output.
+/// Returns the output of a command whose standard output and error are a terminal.
 fn on_a_terminal(words: &str) -> Option<String> {
     let sovia = env!("CARGO_BIN_EXE_sovia");
     let mut command = Command::new("script");
@@ -372,7 +372,7 @@ fn long_work_says_on_a_terminal_how_far_it_is() {
     for part in ["latency over tcp, 64 bytes", "latency over unix, 64 bytes", "/4"] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
-    // A pipe gets what was measured, and nothing else.
+    // A pipe gets only the results.
     let words: Vec<&str> = words.split(' ').collect();
     let output = Command::new(env!("CARGO_BIN_EXE_sovia")).args(words).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");

@@ -1,4 +1,4 @@
-//! `sovia agent --device`: a port that programs share.
+//! Tests of `sovia agent --device`: a port that programs share.
 
 use core::net::SocketAddr;
 use sovia_port::agent::Agent;
@@ -31,14 +31,15 @@ fn name(of: &str) -> String {
     format!("{of}-{}", std::process::id())
 }
 
-/// A value of its `/proc/PID/status`.
+/// Returns a value from an agent's `/proc/PID/status`.
 fn status(of: &Running, key: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{}/status", of.0.id())).expect("it runs");
     let value = text.lines().find_map(|line| line.strip_prefix(key)).expect("such a line");
     value.trim_start_matches(':').trim().to_owned()
 }
 
-/// An agent of that name with a UDP port on the loopback, once it is ready, and the port's address.
+/// Starts an agent with a UDP port on the loopback, and waits until it is ready. Returns the agent and the port's
+/// address.
 fn sharing(name: &str) -> (Running, SocketAddr) {
     let mut child =
         Running(agent(&["--name", name, "--device", "udp:127.0.0.1:0"]).spawn().expect("it runs"));
@@ -56,7 +57,7 @@ fn signal(child: &Running, signal: &str) {
     assert!(done.success());
 }
 
-/// When its owner asks, and when it ends.
+/// Checks the counters that the agent prints on SIGUSR1 and at its end.
 #[test]
 fn owner_is_told_what_has_become_of_frames() {
     let name = name("counts");
@@ -71,7 +72,7 @@ fn owner_is_told_what_has_become_of_frames() {
     port.flush().expect("the agent is there");
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
     stranger.send_to(b"nonsense", address).expect("it is sent");
-    // Until both have come.
+    // Repeats until both frames have arrived.
     loop {
         signal(&child, "-USR1");
         let [of_port, of_program] = told();
@@ -116,7 +117,7 @@ fn what_cannot_be_shared_is_told() {
     assert!(other.contains("cannot share agent:other"), "{other}");
     let nobody = ["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "no-such-user"];
     assert!(told(&nobody).contains("there is no user `no-such-user`"));
-    // Whether there is such a user it cannot find out.
+    // With so few descriptors, the agent cannot look up the user.
     let few = ["-c", "ulimit -n 4 && exec \"$0\" agent \"$@\"", env!("CARGO_BIN_EXE_sovia-tools")];
     let mut confined = Command::new("sh");
     confined.args(few).args(["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "nobody"]);

@@ -1,13 +1,13 @@
-//! `sovia doctor` says what keeps programs on TCP, and its exit status says whether anything does.
+//! Checks that `sovia doctor` reports what keeps programs on TCP, by its lines and its exit status.
 
 use std::process::Command;
 
 use crate::common::Said;
 
-/// Stands for the library, which no look loads.
+/// Stand-in for the library, which no check loads.
 const LIBRARY: &str = "/bin/sh";
 
-/// The findings under a limit, by what was looked at, with their verdicts.
+/// Runs the checks under a limit. Returns the exit status, and the verdicts by subject.
 fn findings(limit: &str, arguments: &str) -> (i32, Vec<(String, String)>) {
     findings_with(LIBRARY, limit, arguments)
 }
@@ -55,7 +55,7 @@ fn a_library_that_cannot_be_loaded_is_found() {
 
 #[test]
 fn a_trial_that_stays_on_tcp_is_found() {
-    // What stands for the library takes no connection off TCP.
+    // The stand-in for the library accelerates no connection.
     let (status, found) = findings("", "");
     assert_eq!((status, verdict(&found, "trial")), (1, "bad"), "{found:?}");
 }

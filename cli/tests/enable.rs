@@ -1,4 +1,4 @@
-//! `sovia enable` writes what a unit needs and nothing else, and `sovia disable` leaves no trace.
+//! Checks that `sovia enable` writes only what a unit needs, and that `sovia disable` removes all of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use crate::common::{Said, skipped};
 
-/// Stands for the library where nothing is started: any file that others may read.
+/// Stand-in for the library: any file that others may read. No program loads it.
 const LIBRARY: &str = "/bin/sh";
-/// Debian's unit.
+/// Debian's unit of Redis.
 const REDIS: &str = "/lib/systemd/system/redis-server.service";
 
-/// A system's files, of which a unit is one.
+/// Files of a system, with a unit.
 struct System {
     root: tempfile::TempDir,
 }
@@ -42,14 +42,14 @@ impl System {
     }
 }
 
-/// The settings of a drop-in, without comments and empty lines.
+/// Returns the settings of a drop-in, without comments and empty lines.
 fn settings(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(str::to_owned).collect()
 }
 
-/// What is written for a service with these settings.
+/// Returns the drop-in's settings for a service with these settings.
 fn written(service: &str, arguments: &[&str]) -> Vec<String> {
     let unit = format!("[Service]\nExecStart=/usr/bin/server\n{service}");
     let system = System::with("a.service", &unit);
@@ -76,7 +76,7 @@ fn a_unit_without_a_sandbox_gets_the_library_alone() {
 fn other_libraries_of_the_unit_stay_behind() {
     let lines = written("Environment=\"LD_PRELOAD=/usr/lib/x.so y.so\" A=b\n", &[]);
     assert_eq!(lines[1], format!("Environment=LD_PRELOAD={}:/usr/lib/x.so:y.so", library()));
-    // What the unit's specifiers mean in them, they mean in the drop-in.
+    // Specifiers in the unit's entries keep their meaning in the drop-in.
     let lines = written("Environment=LD_PRELOAD=/opt/%i/x.so\n", &[]);
     assert_eq!(lines[1], format!("Environment=LD_PRELOAD={}:/opt/%i/x.so", library()));
 }
@@ -152,7 +152,7 @@ fn enabling_again_changes_nothing_and_disabling_leaves_nothing() {
     assert!(dry.out.contains("trust:any"), "{dry:?}");
     assert_eq!(fs::read_to_string(system.drop_in("a.service")).unwrap(), text);
 
-    // What else may lie there concerns no one.
+    // Other files in this folder must not matter.
     fs::write(system.path("etc/systemd/system/file.d"), "").unwrap();
     let other = system.drop_in("other.service");
     fs::create_dir_all(other.parent().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! `sovia agent --new-key`.
+//! Tests of `sovia agent --new-key`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ fn folder(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("sovia-key-{name}-{}", std::process::id()))
 }
 
-/// Makes a key behind some commands of a shell.
+/// Runs some shell commands, then makes a key.
 fn new_key(before: &str, path: &Path) -> Output {
     let script = format!("{before} exec \"$0\" agent --new-key \"$1\"");
     let mut shell = Command::new("sh");
@@ -26,7 +26,7 @@ fn folder_of_a_new_key_is_made() {
     std::fs::remove_dir_all(&folder).expect("it is this test's");
 }
 
-/// As on a full disk: the key's file may have no bytes.
+/// Simulates a full disk: the key's file may have no bytes.
 #[test]
 fn key_that_cannot_be_written_leaves_no_file_and_says_why_once() {
     let folder = folder("full");

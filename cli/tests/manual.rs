@@ -1,4 +1,4 @@
-//! Manual pages and completions say what the programs parse.
+//! Checks that manual pages and completions agree with the programs' arguments.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::common::{Said, is_there, skipped};
 
-/// A folder with what `make build` has `sovia-tools` write.
+/// Makes the folder that `sovia-tools manual` writes, as in `make build`.
 fn manual() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut tools = Command::new(env!("CARGO_BIN_EXE_sovia-tools"));
@@ -28,7 +28,7 @@ fn run_has_the_same_help_from_both_programs() {
     assert_eq!(own, help(env!("CARGO_BIN_EXE_sovia-tools")));
 }
 
-/// Pages of manuals as `man` formats them, without a complaint of its.
+/// Formats the manual pages with `man`, which must print no warning.
 #[test]
 fn each_command_has_a_page_without_warnings() {
     let folder = manual();
@@ -55,12 +55,12 @@ fn each_command_has_a_page_without_warnings() {
     }
 }
 
-/// What bash offers for the last of `words`.
+/// Returns the completions that bash offers for the last of `words`.
 fn offered_by_bash(script: &Path, words: &[&str]) -> Vec<String> {
     offered(script, "_sovia", words)
 }
 
-/// Calls one function of the script, and returns its offers for the last of `words`.
+/// Calls one function of the script. Returns its completions for the last of `words`.
 fn offered(script: &Path, function: &str, words: &[&str]) -> Vec<String> {
     let typed = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
     let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
@@ -105,7 +105,7 @@ fn bash_completes_the_command_of_the_program_that_is_run() {
         let words = [&["sovia"], before, &["printenv"]].concat();
         assert!(offered(&words).contains(&"printenv".to_owned()), "{before:?}");
     }
-    // Files, where bash-completion is not there to ask the program's own completion.
+    // Without bash-completion, the completions are file names: the program's own completion cannot be found.
     assert_eq!(offered(&["sovia", "run", "--", "ls", "/etc/hostna"]), ["/etc/hostname"]);
     assert_eq!(offered(&["sovia", "run", "ls", "/etc/hostna"]), ["/etc/hostname"]);
 }

@@ -1,4 +1,4 @@
-//! Programs that cannot take the library: one line says so, and they run as they would alone.
+//! Checks programs that cannot load the library: `sovia run` prints one line, and they run like without it.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::{Bench, Said, is_there, skipped};
 
 const HELLO: &str = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 5; }";
-/// Starts a program, as a static launcher does.
+/// Source of a program that starts another one, like a static launcher.
 const LAUNCH: &str = "#include <stdlib.h>\nint main(void) { return system(\"/bin/true\"); }";
 
 #[track_caller]
@@ -34,13 +34,13 @@ fn a_dynamic_program_gets_no_line() {
     assert_eq!((said.code(), said.err.as_str()), (5, "[loaded]"));
 }
 
-/// The dynamic linker would end the program.
+/// With the library, the dynamic linker would end this program.
 #[test]
 fn a_program_with_little_room_for_data_runs_without_the_library() {
     let bench = Bench::new();
     assert!(bench.cc("hello", HELLO, &[]));
     let mut sovia = bench.sovia();
-    // SAFETY: setrlimit is one of the calls that a forked child may make.
+    // SAFETY: setrlimit is async-signal-safe, so a forked child may call it before exec.
     unsafe {
         sovia.pre_exec(|| {
             let limit = libc::rlimit { rlim_cur: 2100 << 10, rlim_max: 2100 << 10 };
@@ -62,7 +62,7 @@ fn a_quiet_run_says_nothing_of_it() {
     }
     let said = bench.run(["-q", "./static"]);
     assert_eq!((said.out.as_str(), said.code(), said.err.as_str()), ("hello\n", 5, ""), "{said:?}");
-    // An error is none of what is left out.
+    // `-q` leaves errors in the output.
     let said = bench.run(["-q", "./no-such-program"]);
     assert!(said.code() == 127 && said.err.contains("no-such-program"), "{said:?}");
 }
@@ -88,7 +88,7 @@ fn what_a_static_program_starts_is_accelerated() {
             "cc -static does not work here",
         );
     }
-    // The shell of system(), and /bin/true where the shell does not just become it.
+    // The shell of system() loads the library. So does /bin/true, unless the shell executes it in its own process.
     assert!(bench.run(["./launch"]).loads() >= 1);
 }
 
@@ -106,7 +106,7 @@ fn a_script_of_a_static_interpreter() {
     let path = format!("{}:/usr/bin:/bin", bench.path(".").display());
     let said = Said::from(bench.sovia().arg("./by-env").env("PATH", path).output().unwrap());
     says(&said, &["by-env", "interpreter", "statically linked"]);
-    // `env` itself is dynamic.
+    // `env` itself is dynamic, so it loads the library.
     assert_eq!((said.code(), said.loads()), (5, 1));
 }
 
@@ -141,7 +141,7 @@ fn a_missing_interpreter_is_named() {
 #[test]
 fn another_libc() {
     let bench = Bench::new();
-    // Musl's linker is absent on most machines, so glibc's under musl's name stands in for it.
+    // Most machines do not have musl's linker. So glibc's linker under musl's name stands in for it.
     let linker = bench.path("ld-musl-test.so.1");
     let found = std::fs::read_link("/lib64/ld-linux-x86-64.so.2")
         .ok()
@@ -160,7 +160,8 @@ fn another_libc() {
     ran_plainly(&bench.run(["./hello"]), &["./hello", "ld-musl-test.so.1", "instead of glibc"]);
 }
 
-/// Links the stand-in for the library with another one, which then is as `left` says, or gone.
+/// Links the stand-in for the library with another library. Then replaces that one by a version with the symbols
+/// `left`, or removes it.
 fn with_needed(left: Option<&str>) -> Bench {
     const NEEDED: &str = "int needed(void) { return 0; }";
     let bench = Bench::new();
@@ -195,7 +196,7 @@ fn a_library_that_lacks_what_it_needs_is_left_out() {
         let said = bench.run(["-q", "./hello"]);
         assert_eq!((said.code(), said.err.as_str()), (5, ""), "{said:?}");
     }
-    // With all that it needs, from where only the linker would look.
+    // All required versions exist, in a folder that only the linker searches.
     let bench = with_needed(Some("ONE { global: other; }; TWO { global: needed; };"));
     let said = bench.run(["./hello"]);
     assert_eq!((said.code(), said.err.as_str()), (5, ""), "{said:?}");
@@ -216,12 +217,12 @@ fn another_processor() {
     let bench = Bench::new();
     assert!(bench.cc("hello", HELLO, &[]));
     let mut bytes = std::fs::read(bench.path("hello")).unwrap();
-    // The field e_machine: SPARC, with this machine's byte order.
+    // Sets the field e_machine to SPARC, in this machine's byte order.
     bytes[18..20].copy_from_slice(&2u16.to_ne_bytes());
     bench.file("sparc", bytes, 0o755);
     let said = bench.run(["./sparc"]);
     says(&said, &["./sparc", "another kind of processor"]);
-    // And is not taken for a shell script.
+    // The file must not be run as a shell script.
     assert_eq!(said.code(), 126);
     assert_eq!(said.err.lines().count(), 2, "{said:?}");
 }
@@ -245,7 +246,7 @@ fn a_go_program() {
     std::fs::write(&source, "package main\nfunc main() { println(\"hello\") }\n").unwrap();
     let mut go = Command::new("go");
     go.args(["build", "-o"]).arg(bench.path("hello")).arg(&source);
-    // Go's own packages take long to compile: later runs have them from there.
+    // Compiling Go's own packages takes long. The cache serves later runs.
     let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/go");
     go.env("CGO_ENABLED", "0").env("GOCACHE", cache).env("GO111MODULE", "off");
     assert!(go.status().unwrap().success());
@@ -256,7 +257,7 @@ fn a_go_program() {
 fn as_nobody(bench: &Bench, program: &str) -> Said {
     let folder = bench.path(".");
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
-    // Its own copy, since the folder where it was built need not be open to others.
+    // Uses a copy of `sovia`, because other users may not be able to enter the build folder.
     let sovia = bench.path("sovia");
     std::fs::copy(env!("CARGO_BIN_EXE_sovia"), &sovia).unwrap();
     let mut command = Command::new(sovia);
@@ -264,7 +265,7 @@ fn as_nobody(bench: &Bench, program: &str) -> Said {
     Said::from(command.env("SOVIA_PRELOAD", bench.path("preload.so")).output().unwrap())
 }
 
-/// Why no program can gain rights here, if so.
+/// Returns the reason why no program can gain rights here, if there is one.
 fn no_rights_to_gain(bench: &Bench) -> Option<&'static str> {
     let fs = nix::sys::statvfs::statvfs(&bench.path(".")).unwrap();
     if !nix::unistd::geteuid().is_root() {
@@ -289,7 +290,7 @@ fn programs_that_gain_rights() {
         chown(bench.path(name), Some(0), Some(0)).unwrap();
         std::fs::set_permissions(bench.path(name), PermissionsExt::from_mode(mode)).unwrap();
         ran_plainly(&as_nobody(&bench, &format!("./{name}")), &[name, word]);
-        // Root gains nothing by them.
+        // Root gains no rights by these marks.
         assert_eq!(bench.run([format!("./{name}")]).loads(), 1);
     }
 }
@@ -309,7 +310,7 @@ fn programs_with_file_capabilities() {
     ran_plainly(&as_nobody(&bench, "./caps"), &["./caps", "capabilities"]);
 }
 
-/// The kernel takes a linker's name without a slash as a file of the current folder.
+/// The kernel takes a linker's name without a slash as a file in the current folder.
 #[test]
 fn a_linker_without_a_slash_is_not_searched_for() {
     let bench = Bench::new();
@@ -321,7 +322,7 @@ fn a_linker_without_a_slash_is_not_searched_for() {
         return skipped("a_linker_without_a_slash_is_not_searched_for", why);
     }
     std::fs::copy(real, bench.path(linker)).unwrap();
-    // What lies in PATH under that name is no linker of the program's.
+    // A file of this name in PATH is not the program's linker.
     std::fs::create_dir(bench.path("bin")).unwrap();
     bench.file(&format!("bin/{linker}"), "#!/bin/sh\necho 'libc.so.6 => not found'\n", 0o755);
     let mut sovia = bench.sovia();

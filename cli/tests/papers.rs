@@ -1,5 +1,4 @@
-//! The papers' benchmarks run, and write what they should. What the figures are is not for a test
-//! to say.
+//! Checks that the papers' benchmarks run and write the expected files. The tests do not check the figures.
 
 #[path = "common/xml.rs"]
 mod xml;
@@ -12,10 +11,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Durations with which figures mean nothing, and few VIs.
+/// Options for very short runs with few VIs. Their figures mean nothing.
 const TINY: [&str; 7] = ["--quick", "--runs", "1", "--seconds", "0.0002", "--vis", "20"];
 
-/// Those that the report measures itself.
+/// Scenarios that the report measures itself.
 const SCENARIOS: [&str; 11] = [
     "buffers",
     "calls",
@@ -40,7 +39,7 @@ fn bench(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
-/// Whether the benchmarks can run here; if not, that is said of the test.
+/// Returns true if the benchmarks can run here. Otherwise prints that the test is skipped.
 fn can_run(test: &str) -> bool {
     let can = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
     if !can {
@@ -49,7 +48,8 @@ fn can_run(test: &str) -> bool {
     can
 }
 
-/// The folder of the product under test: that of the program which `SOVIA_BIN` names, or else the workspace's release build.
+/// Returns the folder of the product under test: the folder of the program in `SOVIA_BIN`, or the workspace's release
+/// build.
 fn product() -> PathBuf {
     match std::env::var_os("SOVIA_BIN").map(PathBuf::from) {
         Some(program) => program.with_file_name(""),
@@ -57,8 +57,8 @@ fn product() -> PathBuf {
     }
 }
 
-/// Finds a library of the product: the file that `variable` names, or else the one of that name beside the product's program. If
-/// there is none, the test counts as skipped.
+/// Finds a library of the product: the file that `variable` names, or the file `name` beside the product's program. If
+/// there is none, the test is skipped.
 fn library(test: &str, variable: &str, name: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);
     let found = std::fs::canonicalize(named.unwrap_or_else(|| product().join(name)));
@@ -71,12 +71,12 @@ fn library(test: &str, variable: &str, name: &str) -> Option<PathBuf> {
     found.ok()
 }
 
-/// Puts libsovia beside the program, which looks for it there; returns false if there is none.
+/// Puts libsovia beside the program, which looks for it there. Returns false if there is none.
 fn has_libsovia(test: &str) -> bool {
     let beside = Path::new(env!("CARGO_BIN_EXE_sovia")).with_file_name("libsovia.so");
     let Some(built) = library(test, "SOVIA_LIB", "libsovia.so") else { return false };
     if built != beside {
-        // In place of another product's. Other tests do the same.
+        // The rename replaces another product's library atomically, because other tests do the same.
         let mine = beside.with_extension(std::process::id().to_string());
         symlink(&built, &mine).unwrap();
         fs::rename(&mine, &beside).unwrap();
@@ -122,7 +122,7 @@ fn the_report_has_page_pictures_and_data() {
     for paper in ["FGCS 2002", "Euro-Par 2001", "ICS 2001", "CLUSTER 2001", "SC 2001"] {
         assert!(page.contains(&format!(">{paper}</a>")), "{paper} is in the contents");
     }
-    // What was not measured is said, and not what was.
+    // The page reports what was not measured, and only that.
     assert_eq!(page.matches("Not measured.").count(), 5, "two of hosts, FTP, RPC, EMP");
     assert!(page.contains("four are needed") || page.contains("two processors at each end"));
 
@@ -140,13 +140,13 @@ fn the_report_has_page_pictures_and_data() {
         assert!(line["published"].is_number() && line["place"].is_string(), "{line}");
         assert_ne!(line["ours"].is_number(), line["why_not"].is_string(), "{line}");
     }
-    // The same page comes of the figures alone.
+    // The figures alone give the same page.
     let again = folder.path().join("again");
     let from = out.join("figures.jsonl");
     let from = ["--from", from.to_str().unwrap()];
     self::said(&bench(&[&["papers", "--out", again.to_str().unwrap()], &from[..]].concat()));
     assert_eq!(fs::read_to_string(again.join("figures.jsonl")).unwrap(), figures);
-    // Quotients of figures that were written are of rounded ones.
+    // Stored figures are rounded, so quotients of them can differ.
     let verdicts = |folder: &Path| -> Vec<(String, bool)> {
         let text = fs::read_to_string(folder.join("findings.jsonl")).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -157,7 +157,8 @@ fn the_report_has_page_pictures_and_data() {
     assert!(machine["kernel"].is_string() && machine["processors"].is_number());
 }
 
-/// The report of VIs on a NIC in a place; `None` where its provider is not on this machine, which is said of the test.
+/// Returns the report of VIs on a NIC in a place. Returns `None` if this machine has no such provider, and prints that
+/// the test is skipped.
 fn report_on(test: &str, place: &str) -> Option<Vec<Value>> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("report");
@@ -171,7 +172,7 @@ fn report_on(test: &str, place: &str) -> Option<Vec<Value>> {
     }
     assert!(said(&output).contains(place));
     let figures = fs::read_to_string(out.join("figures.jsonl")).unwrap();
-    // Figures that are read again keep the place.
+    // A report from stored figures keeps the place.
     let (again, from) = (folder.path().join("again"), out.join("figures.jsonl"));
     let from = ["--from", from.to_str().unwrap()];
     let said = said(&bench(&[&["papers", "--out", again.to_str().unwrap()], &from[..]].concat()));
@@ -208,7 +209,7 @@ fn all_of_it_on(test: &str, place: &str) {
         }
     }
     assert!(scenarios.iter().eq(SCENARIOS.iter()), "{place}: {scenarios:?}");
-    // Beyond what such a NIC carries at once, too.
+    // The report also has messages that are longer than such a NIC can carry at once.
     let longest = lines.iter().filter(|line| {
         (&line["scenario"], &line["x"], &line["nic"])
             == (&"netpipe".into(), &(8 << 20).into(), &place.into())
@@ -216,7 +217,7 @@ fn all_of_it_on(test: &str, place: &str) {
     assert!(longest.count() > 0, "{place}");
 }
 
-/// The page holds its pictures, each a file of its own as well, and asks for nothing else.
+/// Checks that the page contains its pictures, that each is also a file, and that the page loads nothing else.
 #[track_caller]
 fn check_page(page: &str, folder: &Path) {
     let mut files = 0;
@@ -278,7 +279,7 @@ fn netpipe_without_perturbations_has_exact_sizes() {
     }
 }
 
-/// What the command says where it can make no hosts; the test counts as skipped.
+/// Returns true if the command cannot make hosts, and prints that the test is skipped.
 fn no_hosts(test: &str, output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stderr);
     let lacks = ["cannot make a network namespace", "cannot run the program ip"];
@@ -309,7 +310,7 @@ fn every_way_between_two_hosts_is_measured() {
     let errors = String::from_utf8_lossy(&output.stderr);
     for mtu in [1500, 9000] {
         for port in ["udp", "eth", "xdp", "ofi"] {
-            // What this kernel does not have is left out, and that is said.
+            // The command leaves out what this kernel does not have, and reports it.
             if errors.contains(&format!("left out: {port} at MTU {mtu}")) {
                 println!("SKIPPED: {test}: {port} at MTU {mtu}");
                 continue;
@@ -376,7 +377,7 @@ fn one_port_and_one_mtu_can_be_measured_alone() {
         assert!(line["x"].as_u64().unwrap() <= 64);
         ways.insert((line["way"].to_string(), line["port"].to_string()));
     }
-    // Lanes by VIs in shared memory, where devices of IP can be made.
+    // If IP devices can be made, there are also lanes over VIs in shared memory.
     ways.remove(&("\"lane\"".to_owned(), "null".to_owned()));
     let all = [("\"send_recv\"", "\"eth\""), ("\"tcp\"", "null")];
     assert!(ways.iter().map(|(way, port)| (&way[..], &port[..])).eq(all), "{ways:?}");

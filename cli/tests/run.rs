@@ -1,5 +1,5 @@
-//! `sovia run` is not noticed: status, signals, input, output, environment and lookup are the
-//! program's own, with `-q`, `-v`, `-vv` and without.
+//! Checks that a program under `sovia run` behaves like alone: status, signals, input, output, environment and look-up,
+//! with `-q`, `-v`, `-vv` and without.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::{Bench, Said};
 
-/// The ways to run; what holds must hold in all.
+/// Ways to run. Each check must hold in all of them.
 const WAYS: [&[&str]; 4] = [&[], &["-q"], &["-v"], &["-vv"]];
 
 fn always(check: impl Fn(&Bench, &[&str])) {
@@ -75,7 +75,7 @@ fn the_program_runs_where_standard_error_takes_nothing() {
     };
     always(|bench, way| {
         assert_eq!(run(bench, way, "/bin/sh"), ("ran\n".to_owned(), Some(3)), "{way:?}");
-        // What it would say of this one goes nowhere.
+        // The line about this static program has no reader.
         if bench.cc("static", "int main(void) { return 3; }", &["-static"]) {
             assert_eq!(run(bench, way, "./static"), (String::new(), Some(3)), "{way:?}");
         }
@@ -111,7 +111,7 @@ fn ignored_and_blocked_signals_are_inherited_as_they_were() {
     always(|bench, way| {
         for ignore_pipe in [false, true] {
             let status = |command: &mut Command| {
-                // SAFETY: signal and sigprocmask may be called between fork and exec.
+                // SAFETY: signal and sigprocmask are async-signal-safe, so a forked child may call them before exec.
                 unsafe {
                     command.pre_exec(move || {
                         let action = if ignore_pipe { libc::SIG_IGN } else { libc::SIG_DFL };
@@ -138,7 +138,7 @@ fn ignored_and_blocked_signals_are_inherited_as_they_were() {
 fn closed_input_and_output_stay_closed() {
     always(|bench, way| {
         let list = |command: &mut Command| {
-            // SAFETY: close may be called between fork and exec.
+            // SAFETY: close is async-signal-safe, so a forked child may call it before exec.
             unsafe {
                 command.pre_exec(|| {
                     libc::close(0);
@@ -163,7 +163,7 @@ fn a_program_starts_though_nothing_can_be_counted() {
     let limited = |ways: &[&str]| {
         let mut command = bench.sovia();
         command.args(ways).args(["--", "sh", "-c", "exit 5"]);
-        // SAFETY: setrlimit may be called between fork and exec.
+        // SAFETY: setrlimit is async-signal-safe, so a forked child may call it before exec.
         unsafe {
             command.pre_exec(|| {
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -181,12 +181,12 @@ fn a_program_starts_though_nothing_can_be_counted() {
 #[test]
 fn a_program_starts_where_proc_is_not_mounted() {
     let test = "a_program_starts_where_proc_is_not_mounted";
-    // SAFETY: reads nothing but this process's user id.
+    // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return println!("SKIPPED: {test}: only root can unmount /proc");
     }
     let script = r#"mount --make-rprivate / && umount -l /proc && exec "$@""#;
-    // The library lies beside the program.
+    // The library is beside the program here.
     let bench = Bench::new();
     let sovia = bench.path("sovia");
     std::fs::copy(env!("CARGO_BIN_EXE_sovia"), &sovia).unwrap();
@@ -203,13 +203,13 @@ fn a_program_starts_where_proc_is_not_mounted() {
 #[test]
 fn the_program_sees_no_descriptor_of_ours() {
     always(|bench, way| {
-        // What the test was started with may be open as well.
+        // The test itself may have inherited further descriptors.
         let plain = Said::from(Command::new("ls").arg("/proc/self/fd").output().unwrap());
         assert_eq!(bench.run(way.iter().copied().chain(["ls", "/proc/self/fd"])).out, plain.out);
     });
 }
 
-/// Starts a shell script that says "ready" once it is.
+/// Starts a shell script that prints "ready".
 fn start(
     bench: &Bench,
     way: &[&str],
@@ -218,8 +218,8 @@ fn start(
     let mut command = bench.sovia();
     command.args(way).args(["--", "/bin/sh", "-c", script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A shell traps no signal that it was started to ignore, as tests in the background are.
-    // SAFETY: signal may be called between fork and exec, and touches no memory.
+    // A shell cannot trap a signal that it ignores from its start, as it may for tests in the background. SAFETY:
+    // signal is async-signal-safe, so a forked child may call it before exec.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
@@ -240,7 +240,7 @@ fn line(out: &mut impl BufRead) -> String {
 }
 
 fn send(child: &Child, signal: i32) {
-    // SAFETY: kill has no conditions; the child has not been waited for, so its id is its own.
+    // SAFETY: kill has no preconditions. The child has not been waited for, so its process ID is not reused.
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
@@ -269,7 +269,7 @@ fn killing_sovia_kills_the_program() {
         let (mut child, mut out) = start(bench, way, "echo ready; exec sleep 1000");
         child.kill().unwrap();
         child.wait().unwrap();
-        // The program holds the pipe for as long as it lives.
+        // The program holds the pipe until it ends.
         assert_eq!(line(&mut out), "");
     });
 }
@@ -277,10 +277,10 @@ fn killing_sovia_kills_the_program() {
 #[test]
 fn a_stopped_program_is_a_stopped_job() {
     always(|bench, way| {
-        // SIGTSTP, as the terminal sends it; a process that stops a program by SIGSTOP continues it by name.
+        // Sends SIGTSTP, like a terminal. (A process that stops a program by SIGSTOP continues it by its process ID.)
         let (mut child, mut out) = start(bench, way, "echo ready; kill -TSTP $$; echo on; exit 3");
         let mut status = 0;
-        // SAFETY: waits for our own child, with a place for its status.
+        // SAFETY: `status` is a live local, and the child is this process's own.
         let waited = unsafe { libc::waitpid(child.id() as i32, &mut status, libc::WUNTRACED) };
         assert_eq!(waited, child.id() as i32);
         assert!(libc::WIFSTOPPED(status), "{way:?}: {status:#x}");
@@ -318,7 +318,7 @@ fn programs_are_found_as_a_shell_finds_them() {
             assert!(said.err.starts_with("sovia: ") && said.err.contains(word), "{said:?}");
             assert_eq!(said.err.lines().count(), 1, "{said:?}");
         }
-        // A file without permission is passed over, and the error only if there is no other.
+        // The search skips a file without permission. Such a file is the error only if no other is found.
         let other = bench.path("other");
         std::fs::create_dir_all(&other).unwrap();
         std::fs::write(other.join("here"), "").unwrap();

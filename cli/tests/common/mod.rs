@@ -1,4 +1,4 @@
-//! A folder with small C programs in it, and `sovia run` with a library that only counts.
+//! A folder for small C programs, and `sovia run` with a stand-in for the library that only counts.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Stands in for the library: says that it was loaded, and counts on the page of the run.
+/// Source of the stand-in for the library. It reports that it was loaded, and counts on the run's page.
 const LIBRARY: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -35,25 +35,25 @@ __attribute__((constructor)) static void loaded(void) {
 }
 "#;
 
-/// A folder that goes away with the value.
+/// A folder that is removed when the value is dropped.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
 }
 
 impl Bench {
-    /// An empty folder, but for the library.
+    /// Makes a folder that contains only the library.
     pub(crate) fn new() -> Self {
         let bench = Self { folder: tempfile::tempdir().unwrap() };
         assert!(bench.cc("preload.so", LIBRARY, &["-shared", "-fPIC"]), "a C compiler is needed");
         bench
     }
 
-    /// The path of a file in the folder.
+    /// Returns the path of a file in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Compiles `source`; false if the compiler cannot do that here.
+    /// Compiles `source`. Returns false if the compiler cannot.
     pub(crate) fn cc(&self, name: &str, source: &str, flags: &[&str]) -> bool {
         let file = self.path(&format!("{name}.c"));
         fs::write(&file, source).unwrap();
@@ -70,7 +70,7 @@ impl Bench {
         path
     }
 
-    /// `sovia run` with the stand-in for the library; arguments are to follow.
+    /// Returns the command `sovia run` with the stand-in for the library, without arguments.
     pub(crate) fn sovia(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
         command.arg("run").current_dir(self.folder.path());
@@ -87,7 +87,7 @@ impl Bench {
     }
 }
 
-/// How a program ended and what it said.
+/// Exit status and output of a program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) status: std::process::ExitStatus,
@@ -103,24 +103,24 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    /// The exit status.
+    /// Returns the exit status.
     #[track_caller]
     pub(crate) fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("no exit status: {self:?}"))
     }
 
-    /// How often the library was loaded.
+    /// Returns how often the library was loaded.
     pub(crate) fn loads(&self) -> usize {
         self.err.matches("[loaded]").count()
     }
 }
 
-/// Says that a test could not run, in the form that the test script counts.
+/// Prints that a test could not run, in the form that the test script counts.
 pub(crate) fn skipped(name: &str, why: &str) {
     println!("SKIPPED: {name}: {why}");
 }
 
-/// Whether a program is there.
+/// Returns true if a program is in PATH.
 pub(crate) fn is_there(program: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).exists())

@@ -1,6 +1,6 @@
-//! Whether a text is well-formed XML, as far as pictures use it: elements, attributes, text.
+//! Checks that a text is well-formed XML with elements, attributes and text.
 
-/// What is wrong with it, if anything is.
+/// Returns a fault of the text, if there is one.
 pub(crate) fn fault(text: &str) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut roots = 0;
