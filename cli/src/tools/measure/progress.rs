@@ -1,4 +1,4 @@
-//! How far long work is, said on a terminal alone: a pipe or a file gets results and complaints, and nothing of this.
+//! Progress of long work, shown only on a terminal. A pipe or a file gets only results and errors.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, stderr};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A line on the terminal that stderr is; nothing where it is none.
+/// A progress line on stderr if stderr is a terminal; otherwise no output.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Of so many steps.
+    /// Makes a line for `steps` steps.
     pub(crate) fn of(steps: u64) -> Self {
         if !stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
@@ -26,23 +26,23 @@ impl Progress {
         Self { bar }
     }
 
-    /// Of runs with so many steps each.
+    /// Makes a line for runs with `steps` steps each.
     pub(crate) fn of_runs(runs: u32, steps: usize) -> Self {
         Self::of(u64::from(runs) * steps as u64)
     }
 
-    /// The next step begins; its name is shown.
+    /// Begins the next step, and shows its name.
     pub(crate) fn step(&self, name: &str) {
         self.bar.set_message(Cow::from(name.to_owned()));
         self.bar.inc(1);
     }
 
-    /// Something that is to stay, wherever stderr goes.
+    /// Prints a line that stays, on a terminal and elsewhere.
     pub(crate) fn say(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }
 
-    /// Takes the line away.
+    /// Removes the progress line.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,9 +1,9 @@
-//! How tables of figures look.
+//! Format of tables of figures.
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-/// A table with this header and a line under it. Columns are aligned to the right, except those
-/// in `left`, counted from 0.
+/// Makes a table with this header and a line under it. Columns are aligned to the right, except those in `left`,
+/// counted from 0.
 pub(crate) fn new(header: Vec<String>, left: &[usize]) -> Table {
     let mut table = Table::new();
     let line = LineStyle::none().fill('─').junction('─');
@@ -18,7 +18,7 @@ pub(crate) fn new(header: Vec<String>, left: &[usize]) -> Table {
     table
 }
 
-/// A figure with the three digits that matter; `-` for none, or one that is no number.
+/// Formats a figure with three significant digits; `-` if there is none or it is not a number.
 pub(crate) fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
@@ -28,7 +28,7 @@ pub(crate) fn number(value: Option<f64>) -> String {
         Some(value) if value >= 100.0 => format!("{value:.0}"),
         Some(value) if value >= 10.0 => format!("{value:.1}"),
         Some(value) if value >= 1.0 => format!("{value:.2}"),
-        // A slow link's GB/s: two digits, wherever they begin.
+        // GB/s of a slow link: two significant digits.
         Some(value) if (1e-9..0.01).contains(&value) => {
             format!("{value:.*}", 1 + -value.log10().floor() as usize)
         }

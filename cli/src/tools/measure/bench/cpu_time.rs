@@ -1,4 +1,4 @@
-//! Processor time of this process, beside the time that has passed.
+//! Processor time of this process, relative to the elapsed time.
 
 use std::time::{Duration, Instant};
 
@@ -6,23 +6,23 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::time::{ClockId, clock_gettime};
 
-/// Both clocks, from its start on.
+/// Processor time and elapsed time since the start.
 ///
-/// The processor time is of all threads, in the program and in the kernel. The scheduler counts it
-/// in nanoseconds at every switch, and not by its tick: bursts shorter than a tick are counted too.
+/// The processor time is that of all threads, in user and in kernel mode. The scheduler counts nanoseconds at each
+/// switch, and not at its tick. So bursts shorter than a tick are counted too.
 pub(super) struct CpuTime {
     start: Instant,
     before: Duration,
-    /// As the kernel divides it, which it does by looking at its tick where the process is.
+    /// User and system time, which the kernel divides by samples at its tick.
     before_of: [Duration; 2],
 }
 
-/// Processor time in percent of the time that has passed.
+/// Processor time in percent of the elapsed time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// All of it.
+    /// User and system time.
     pub(super) percent: f64,
-    /// In the program; the rest in the kernel.
+    /// User time.
     pub(super) user: f64,
 }
 
@@ -30,28 +30,28 @@ impl CpuTime {
     /// Starts both clocks.
     ///
     /// # Errors
-    /// Where the kernel has no such clock.
+    /// An error if the kernel has no such clock.
     pub(super) fn start() -> anyhow::Result<Self> {
         Ok(Self { before: of_process()?, before_of: divided()?, start: Instant::now() })
     }
 
-    /// The time that has passed.
+    /// Returns the elapsed time.
     pub(super) fn passed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// The processor time that was spent meanwhile.
+    /// Returns the processor time since the start.
     ///
     /// # Errors
-    /// As for [`CpuTime::start`].
+    /// Like [`CpuTime::start`].
     pub(super) fn spent(&self) -> anyhow::Result<Duration> {
         Ok(of_process()?.saturating_sub(self.before))
     }
 
-    /// The same, divided into the program's part and the kernel's.
+    /// Returns the load since the start, in total and in user mode.
     ///
     /// # Errors
-    /// As for [`CpuTime::start`].
+    /// Like [`CpuTime::start`].
     pub(super) fn load(&self) -> anyhow::Result<Load> {
         let percent = self.percent()?;
         let [user, system] = divided()?;
@@ -61,16 +61,16 @@ impl CpuTime {
         Ok(Load { percent, user: percent * share })
     }
 
-    /// What was spent, in percent of what has passed: 100 is one processor all the time.
+    /// Returns the processor time in percent of the elapsed time. One fully used processor is 100 %.
     ///
     /// # Errors
-    /// As for [`CpuTime::start`].
+    /// Like [`CpuTime::start`].
     pub(super) fn percent(&self) -> anyhow::Result<f64> {
         Ok(percent(self.spent()?, self.passed()))
     }
 }
 
-/// One time in percent of another.
+/// Returns `part` in percent of `whole`.
 pub(super) fn percent(part: Duration, whole: Duration) -> f64 {
     100.0 * part.as_secs_f64() / whole.as_secs_f64().max(1e-9)
 }
@@ -79,7 +79,7 @@ fn of_process() -> anyhow::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into())
 }
 
-/// In the program and in the kernel.
+/// Returns the user time and the system time.
 fn divided() -> anyhow::Result<[Duration; 2]> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let time = |value: TimeVal| Duration::from_micros(value.num_microseconds().unsigned_abs());

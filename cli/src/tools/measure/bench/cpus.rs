@@ -1,4 +1,4 @@
-//! Which processors two spinning processes get: one each, of different cores where possible.
+//! Chooses processors for two spinning processes: one each, of different cores if possible.
 
 use std::fs;
 
@@ -6,8 +6,8 @@ use anyhow::Context;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// Two processors that this process may use, the second on another core than the first if
-/// there is one; `None` where there is only one processor.
+/// Returns two processors that this process may use; `None` if there is only one. If possible, the second is on another
+/// core than the first.
 pub(super) fn two() -> Option<(usize, usize)> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let mut cpus = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false));
@@ -21,7 +21,7 @@ pub(super) fn two() -> Option<(usize, usize)> {
     elsewhere.or(rest.first()).map(|&second| (first, second))
 }
 
-/// Keeps this process on one processor.
+/// Binds this process to one processor.
 pub(super) fn pin(cpu: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
@@ -29,10 +29,10 @@ pub(super) fn pin(cpu: usize) -> anyhow::Result<()> {
         .with_context(|| format!("cannot bind this process to processor {cpu}"))
 }
 
-/// Has this process, and no other, run before all that are not real-time (SCHED_FIFO).
+/// Gives this process, and no other, real-time priority (SCHED_FIFO).
 pub(super) fn raise(priority: i32) -> anyhow::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: 0 is this process; the parameters are a live local.
+    // SAFETY: 0 means this process, and the parameters are a live local.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
     if result != 0 {
         return Err(std::io::Error::last_os_error()).context("cannot set the real-time priority");
@@ -40,7 +40,7 @@ pub(super) fn raise(priority: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a list such as `0-3,8` has `cpu` in it.
+/// Returns true if a list such as `0-3,8` contains `cpu`.
 fn list_has(list: &str, cpu: usize) -> bool {
     list.trim().split(',').any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -1,4 +1,4 @@
-//! One process of a measurement: `sovia endpoint`, which people do not call.
+//! One process of a measurement: `sovia endpoint`. Only `sovia bench` calls it.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,7 +19,7 @@ use super::process::WATCHDOG_SECONDS;
 use super::task::{Errand, Figure, Role, Scenario};
 use super::{cpus, scenario};
 
-// What the process is told.
+// The process's task.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     errand: String,
@@ -34,8 +34,8 @@ pub(crate) struct Args {
     idle: bool,
 }
 
-/// Does its part of the measurement. A requester writes its figures in JSON, a responder that
-/// has made the meeting place says where it is; nothing else goes to standard output.
+/// Does this process's part of the measurement. A requester prints its figures in JSON. A responder that chooses the
+/// address prints the address. Nothing else goes to standard output.
 pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
     if args.papers {
         super::papers::endpoint(&args.errand)?;
@@ -52,13 +52,13 @@ pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
     let errand: Errand = serde_json::from_str(&args.errand)
         .context("cannot read what this benchmark process is to do")?;
     let limit = errand.task.seconds.ceil() as u32 + WATCHDOG_SECONDS;
-    // SAFETY: alarm has no conditions; the signal's default action ends this process.
+    // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(limit) };
     if let Some(cpu) = errand.cpu {
         cpus::pin(cpu)?;
     }
-    // Not before: the process that waits for this one must not be kept off its processor by it while it
-    // starts, nor be raised itself, or its wait for a zombie could spin for ever.
+    // The priority is raised only now: while this process starts, it must not keep the waiting parent off its
+    // processor. The parent must not be raised either, because its wait for a zombie could then spin for ever.
     if let Some(priority) = errand.task.realtime {
         cpus::raise(priority)?;
     }
@@ -142,7 +142,7 @@ fn play(errand: &Errand) -> anyhow::Result<Vec<Figure>> {
     }
 }
 
-/// Over VIs of a NIC; the responder's has the host address `host`.
+/// Measures over VIs of a NIC. The responder's NIC has the host address `host`.
 fn play_on<N: Nic>(nic: N, host: &[u8], errand: &Errand) -> anyhow::Result<Vec<Figure>> {
     let Errand { task, role, .. } = errand;
     let mut end = via::join(nic, host, task, *role)?;
@@ -153,14 +153,14 @@ fn play_on<N: Nic>(nic: N, host: &[u8], errand: &Errand) -> anyhow::Result<Vec<F
     Ok(figures)
 }
 
-/// The descriptors whose numbers the errand's place lists.
+/// Takes the descriptors whose numbers the errand's `place` lists.
 fn inherited<const N: usize>(errand: &Errand) -> anyhow::Result<[File; N]> {
     let numbers: Result<Vec<RawFd>, _> =
         errand.place.as_deref().unwrap_or_default().split(',').map(str::parse).collect();
     let numbers: [RawFd; N] =
         numbers?.try_into().map_err(|_| anyhow::anyhow!("expected {N} file descriptors"))?;
-    // SAFETY: opened for this process by the one that started it, which says so in the errand,
-    // and known to no other code in this process.
+    // SAFETY: the parent has opened the descriptors for this process and names them in the errand. No other code in
+    // this process owns them.
     Ok(numbers.map(|number| unsafe { File::from_raw_fd(number) }))
 }
 

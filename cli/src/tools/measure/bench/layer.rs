@@ -1,4 +1,4 @@
-//! The ways for bytes to go from one process to another that are compared.
+//! The layers that are compared: ways to move bytes from one process to another.
 
 use std::fmt;
 
@@ -28,12 +28,12 @@ pub(super) enum Layer {
 }
 
 impl Layer {
-    /// All that make sense for a scenario, in the order of tables.
+    /// Returns all layers that make sense for a scenario, in the order of the tables.
     pub(super) fn all_for(scenario: Scenario, wait: Wait) -> Vec<Self> {
         let mut layers = match (scenario, wait) {
             (Scenario::Connect, _) => return vec![Self::Tcp, Self::Sovia],
             (Scenario::Load, _) => return vec![Self::Tcp, Self::Unix, Self::Sovia],
-            // Neither can be told to sleep at once.
+            // These layers cannot sleep at once without polling first.
             (_, Wait::Sleep) => vec![],
             (_, Wait::Poll | Wait::Block) => vec![Self::Ring, Self::Via, Self::Nic],
         };
@@ -44,7 +44,7 @@ impl Layer {
         layers
     }
 
-    /// What moves the bytes.
+    /// Returns the name of the carrier of the bytes.
     pub(super) fn provider(self) -> &'static str {
         match self {
             Self::Ring => "memory",
@@ -54,12 +54,12 @@ impl Layer {
         }
     }
 
-    /// How this layer waits where `wait` is asked for: a bare ring has nothing to block on.
+    /// Returns how this layer waits if `wait` is requested. A bare ring cannot block.
     pub(super) fn wait(self, wait: Wait) -> Wait {
         if self == Self::Ring { Wait::Poll } else { wait }
     }
 
-    /// Where this layer's ends run where `cpus` is asked for: those that spin need one each.
+    /// Returns where this layer's ends run if `cpus` is requested. Ends that spin need one processor each.
     pub(super) fn cpus(self, cpus: Cpus) -> Cpus {
         if self == Self::Ring { Cpus::Apart } else { cpus }
     }

@@ -1,27 +1,27 @@
-//! The machine that was measured, by name.
+//! Description of the measured machine.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// What figures depend on.
+/// Facts on which figures depend.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(super) processor: String,
-    /// How many this process may use.
+    /// Number of processors that this process may use.
     pub(super) processors: usize,
-    /// Those of the two ends.
+    /// Processors of the two ends.
     pub(super) used: (usize, usize),
     pub(super) memory_gb: f64,
     pub(super) kernel: String,
     pub(super) hypervisor: bool,
     pub(super) governor: Option<String>,
-    /// Load when the measurement began; two ends alone would make it two.
+    /// Load average at the beginning. The two ends alone would make it 2.
     pub(super) load: String,
-    /// What other programs had of all processors just before it began, in percent.
+    /// Processor time of other programs just before the measurement, in percent of all processors.
     pub(super) others_percent: f64,
-    /// When that was (UTC).
+    /// Date of the measurement (UTC).
     pub(super) date: String,
     pub(super) version: String,
     pub(super) build: String,
@@ -52,17 +52,17 @@ impl Machine {
         }
     }
 
-    /// Whether other programs kept the ends from their processors when the measurement began.
+    /// Returns true if other programs used the processors when the measurement began.
     pub(crate) fn is_busy(&self) -> bool {
         self.others_percent > BUSY_PERCENT
     }
 
-    /// Whether its instructions are translated by QEMU, which takes several times as long.
+    /// Returns true if QEMU translates the instructions, which makes the machine several times slower.
     pub(crate) fn is_emulated(&self) -> bool {
         self.processor.contains("QEMU TCG")
     }
 
-    /// How busy it was.
+    /// Describes the load by other programs.
     pub(super) fn busy_text(&self) -> String {
         format!(
             "other programs used {:.0} % of the processors (load {})",
@@ -70,7 +70,7 @@ impl Machine {
         )
     }
 
-    /// The machine, the date and the load, for a picture.
+    /// Returns the machine, the date and the load, for a picture.
     pub(crate) fn short(&self) -> String {
         format!(
             "{}, {} processors, {}; {}, load {}; {} build",
@@ -78,7 +78,7 @@ impl Machine {
         )
     }
 
-    /// In one line.
+    /// Describes the machine in one line.
     pub(super) fn describe(&self) -> String {
         let kind = if self.hypervisor { "virtual processors" } else { "processors" };
         let (first, second) = self.used;
@@ -98,12 +98,12 @@ impl Machine {
     }
 }
 
-/// Beyond this much the machine is said to be busy.
+/// Load by other programs from which on the machine counts as busy.
 const BUSY_PERCENT: f64 = 10.0;
-/// How long is looked what other programs do.
+/// Time for which the load by other programs is measured.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What others have of all processors, in percent, while this process sleeps.
+/// Returns the load by other programs while this process sleeps, in percent of all processors.
 fn others() -> f64 {
     let before = processor_time();
     std::thread::sleep(LOOK);
@@ -112,22 +112,22 @@ fn others() -> f64 {
     if all == 0 { 0.0 } else { 100.0 * (1.0 - idle as f64 / all as f64) }
 }
 
-/// Idle ticks and all ticks of all processors since the start.
+/// Returns the idle ticks and all ticks of all processors since boot.
 fn processor_time() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
-    // Idle and waiting for a device; a guest's time is in a user's already.
+    // The sum has idle time and time waiting for a device. User time already contains guests' time.
     Some((ticks.get(3)? + ticks.get(4)?, ticks.iter().take(8).sum()))
 }
 
-/// Today, in UTC.
+/// Returns the date of today in UTC.
 fn date() -> String {
     let days = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     civil(days.map_or(0, |since| since.as_secs() / 86_400))
 }
 
-/// The date of a day after the first of January 1970, by the rules of the Gregorian calendar.
+/// Returns the Gregorian date of a day, counted from 1 January 1970.
 fn civil(days: u64) -> String {
     let (mut year, mut left) = (1970, days);
     let is_leap =
@@ -150,7 +150,7 @@ fn civil(days: u64) -> String {
     format!("{year:04}-{month:02}-{:02}", left + 1)
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text
         .lines()

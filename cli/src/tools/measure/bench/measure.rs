@@ -1,4 +1,4 @@
-//! One measurement: two processes, what they need, and what they say.
+//! One measurement: its two processes, their resources and their output.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -22,10 +22,10 @@ pub(super) struct Measurer {
     cpus: Option<(usize, usize)>,
 }
 
-/// What came out.
+/// Results of a measurement.
 pub(super) struct Measured {
     pub(super) figures: Vec<Figure>,
-    /// Why the connection stayed on TCP, if it did and was to leave it.
+    /// Reasons why the connection stayed on TCP, if it did in spite of the layer `sovia`.
     pub(super) stayed: Option<Vec<Reason>>,
 }
 
@@ -34,7 +34,7 @@ impl Measurer {
         Self { library: library::find(), cpus: cpus::two() }
     }
 
-    /// Why the layer `sovia` cannot be measured, if so.
+    /// Returns the reason why the layer `sovia` cannot be measured, if there is one.
     pub(super) fn no_library(&self) -> Option<&anyhow::Error> {
         self.library.as_ref().err()
     }
@@ -55,7 +55,7 @@ impl Measurer {
     }
 
     fn pair(&self, task: &Task, board: Option<&Board>) -> anyhow::Result<Vec<Figure>> {
-        // Dropped, and so closed here, when both processes are done.
+        // The files are dropped, and so closed in this process, when both processes have ended.
         let (_kept, place) = place(task.layer)?;
         let mut responder = self.start(task, Role::Responder, place.clone(), board)?;
         let place = match place {
@@ -97,13 +97,14 @@ impl Measurer {
     }
 }
 
-/// Why nothing left TCP, unless something did.
+/// Returns the reasons why all connections stayed on TCP; `None` if one did not.
 fn reasons(page: &StatsPage) -> Option<Vec<Reason>> {
     let counted = || Reason::ALL.iter().copied().filter(|&reason| page.stayed_for(reason) > 0);
     (page.accelerated() == 0).then(|| counted().collect())
 }
 
-/// What both processes inherit and where they find it, or nothing where the responder makes it.
+/// Returns the files that both processes inherit, and their numbers as text. Returns nothing if the responder chooses
+/// an address.
 fn place(layer: Layer) -> anyhow::Result<(Vec<File>, Option<String>)> {
     let files = match layer {
         Layer::Ring => vec![Region::file()?],

@@ -1,9 +1,8 @@
-//! `sovia bench`: Sovia against the kernel's sockets and against what the hardware allows.
+//! `sovia bench`: compares Sovia with the kernel's sockets and with the hardware's limits.
 //!
-//! All layers are measured in one run and take turns, because machines change their speed from
-//! one minute to the next; what is compared was measured side by side. Each measurement is two
-//! processes of this executable (see [`endpoint`]), and what is reported is the median of the
-//! runs. The layer `sovia` is the very processes of the layer `tcp` with the library in them.
+//! A machine's speed changes from minute to minute. So all layers are measured in one run and take turns, and only such
+//! results are compared. Each measurement uses two processes of this executable (see [`endpoint`]). The report has the
+//! median of the runs. The layer `sovia` runs the processes of the layer `tcp` with the library.
 
 mod compare;
 mod connections;
@@ -134,7 +133,7 @@ struct Common {
     json: bool,
 }
 
-/// What to measure, with nothing left open.
+/// A complete description of what to measure.
 struct Plan {
     scenario: Scenario,
     wait: Wait,
@@ -147,7 +146,7 @@ struct Plan {
     realtime: Option<i32>,
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
     let (scenario, how) = match args.what {
         What::Latency(how) => (Scenario::Latency, how),
@@ -244,7 +243,7 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
                 progress.step(&format!("{} over {layer}, {size} bytes", plan.scenario));
                 let Measured { figures, stayed } = measurer.measure(&task)?;
                 series.add(size, layer, figures);
-                // Short connections are meant to stay there.
+                // Short connections are expected to stay on TCP.
                 if let Some(reasons) = stayed.filter(|_| plan.scenario != Scenario::Connect) {
                     series.add_stay(size, reasons);
                 }
@@ -254,14 +253,14 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
     Ok(series)
 }
 
-/// What TCP carries at most, in bytes a second.
+/// Returns TCP's largest throughput in bytes a second.
 fn peak(measurer: &Measurer, task: &Task) -> anyhow::Result<f64> {
     let measured = measurer.measure(&Task { scenario: Scenario::Bandwidth, ..task.clone() })?;
     let figure = measured.figures.first().context("cannot measure the bandwidth of TCP")?;
     Ok(figure.value * 1e9)
 }
 
-/// Messages are held in memory twice, so there is an upper bound.
+/// Upper bound of a message's size in bytes, because each message is in memory twice.
 const SIZE_BYTES_MAX: usize = 1 << 30;
 
 fn parse_size(text: &str) -> Result<usize, String> {

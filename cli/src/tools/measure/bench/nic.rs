@@ -1,4 +1,4 @@
-//! NICs that a measurement's VIs are on, by their places, where they are not in shared memory.
+//! Places of NICs for a measurement's VIs, if the VIs are not in shared memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use sovia_nic::AnyNic;
 
 use super::task::Role;
 
-/// The places of both ends' NICs, as [`AnyNic::open_at`] takes them.
+/// Places of both ends' NICs, in the form of [`AnyNic::open_at`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct Places {
@@ -17,7 +17,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The place of an end's NIC.
+    /// Returns the place of an end's NIC.
     pub(super) fn of(&self, role: Role) -> &str {
         match role {
             Role::Requester => &self.requester,
@@ -25,10 +25,10 @@ impl Places {
         }
     }
 
-    /// Opens both and closes them again.
+    /// Opens both NICs and closes them again.
     ///
     /// # Errors
-    /// Why one cannot be opened, which both ends would say otherwise.
+    /// The reason why a NIC cannot be opened. Without this check both ends would report it.
     pub(super) fn probe(&self) -> Result<(), sovia_nic::OpenError> {
         [Role::Requester, Role::Responder]
             .into_iter()

@@ -1,37 +1,37 @@
-//! A timetable: so many bytes a second and no more.
+//! A pace: a number of bytes a second that is not exceeded.
 //!
-//! Its keeper sends what is due, then sleeps until more is. A timetable in steps of less than
-//! [`STEP`] would measure the sleeping; so small messages go in bursts, as they would from a program
-//! that gets its work from elsewhere.
+//! The sender sends all due messages, then sleeps until more are due. With steps shorter than [`STEP`], the measurement
+//! would measure the sleeping. So small messages are sent in bursts, like those of a program that gets its work from
+//! elsewhere.
 
 use std::time::{Duration, Instant};
 
-/// For how long is slept, at least.
+/// Shortest sleep.
 const STEP: Duration = Duration::from_micros(500);
-/// Messages between two looks at the clock, which would be part of what is measured.
+/// Number of messages between two readings of the clock, because readings would be part of the measured time.
 const BURST: usize = 64;
 
-/// What is offered.
+/// The offered load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Bytes of a message, at least one.
+    /// Size of a message in bytes, at least 1.
     pub(super) size: usize,
     pub(super) bytes_per_second: f64,
 }
 
 impl Pace {
-    /// Messages that are due after so much time.
+    /// Returns the number of messages that are due after the time `passed`.
     fn due(self, passed: Duration) -> usize {
         (passed.as_secs_f64() * self.bytes_per_second) as usize / self.size
     }
 
-    /// When message `number` is due, counted from 1.
+    /// Returns the time when message `number` is due. Numbers begin at 1.
     fn at(self, number: usize) -> Duration {
         Duration::from_secs_f64(number as f64 * self.size as f64 / self.bytes_per_second)
     }
 
-    /// Sends what is due when it is, until so much time has passed or so many messages have gone.
-    /// Returns how many have. A sender that cannot keep the pace never sleeps.
+    /// Sends each message when it is due, until `time_max` has passed or `messages_max` messages are sent. Returns the
+    /// number of sent messages. A sender that is slower than the pace never sleeps.
     pub(super) fn keep<E>(
         self,
         time_max: Duration,
@@ -69,7 +69,7 @@ mod tests {
         let (start, mut late) = (Instant::now(), 0);
         let sent = PACE.keep(Duration::MAX, 200, || {
             late += 1;
-            // Never before its time.
+            // No message is sent before it is due.
             assert!(start.elapsed() + Duration::from_micros(1) >= PACE.at(late));
             Ok::<_, ()>(())
         });

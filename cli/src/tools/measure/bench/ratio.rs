@@ -1,22 +1,22 @@
-//! How one layer stands to another one that was measured in the same run.
+//! Ratio of one layer to another layer of the same run.
 
 use serde::{Deserialize, Serialize};
 
 use super::series::median;
 
-/// The ratios of several runs. More is better; 1 is as good.
+/// The ratios of several runs. A larger ratio is better, and 1 means equal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ratio {
-    /// The median over the runs.
+    /// Median of the runs.
     pub(super) ratio: f64,
-    /// At a quarter of the runs, by size; the least and the most say more of what else the machine did.
+    /// First quartile of the runs. Minimum and maximum would depend more on other programs.
     pub(super) quarter: f64,
-    /// At three quarters.
+    /// Third quartile.
     pub(super) three_quarters: f64,
 }
 
 impl Ratio {
-    /// What the ratios of single runs come to; `None` if there are none, or one of them is no number.
+    /// Summarizes the ratios of single runs. Returns `None` if there are none, or if one is not a number.
     pub(super) fn of(mut ratios: Vec<f64>) -> Option<Self> {
         if !ratios.iter().all(|ratio| ratio.is_finite()) {
             return None;
@@ -27,7 +27,7 @@ impl Ratio {
         Some(Self { ratio: median(ratios)?, quarter, three_quarters })
     }
 
-    /// Each of the three numbers changed by `change`, which keeps their order.
+    /// Applies `change` to each of the three numbers. `change` must keep their order.
     pub(super) fn map(self, change: impl Fn(f64) -> f64) -> Self {
         let Self { ratio, quarter, three_quarters } = self;
         Self {

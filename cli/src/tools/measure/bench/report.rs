@@ -14,7 +14,7 @@ use super::task::{Cpus, Metric, Scenario, Wait};
 use crate::measure::table::number;
 use crate::output::put_line;
 
-/// One line of JSON.
+/// A line of JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     scenario: Scenario,
@@ -33,19 +33,19 @@ struct Line<'a> {
     min: f64,
     max: f64,
     runs: u32,
-    /// Of the layer `sovia`: in how many runs the connection left TCP.
+    /// For the layer `sovia`: the number of runs in which the connection left TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     accelerated_runs: Option<u32>,
-    /// Of layers that are Sovia's: how many times as good they are as other layers of the same run.
+    /// For layers of Sovia: how many times better they are than other layers of the same run.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     against: BTreeMap<Layer, Ratio>,
 }
 
-/// One object a line, for every metric, size and layer.
+/// Prints a JSON object for every metric, size and layer.
 pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
     for (metric, size_bytes, layer) in combinations(plan, series) {
         let Some(summary) = series.summary(metric, size_bytes, layer) else { continue };
-        // Connections of a few bytes are not meant to leave it.
+        // Connections of a few bytes are expected to stay on TCP.
         let is_sovia = layer == Layer::Sovia && plan.scenario != Scenario::Connect;
         let line = Line {
             scenario: plan.scenario,
@@ -72,7 +72,7 @@ pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The ratios of a layer that is Sovia's to each layer that it is compared with.
+/// Returns the ratios of a layer of Sovia to the layers that it is compared with.
 fn against(
     plan: &Plan,
     series: &Series,
@@ -89,7 +89,7 @@ fn against(
     ratios.collect()
 }
 
-/// A table for every metric, with how fast each layer is against the limit and against TCP.
+/// Prints a table for every metric, with each layer's speed relative to the limit and to TCP.
 pub(super) fn table(plan: &Plan, series: &Series) -> anyhow::Result<()> {
     put_line!("{}", explanation(plan))?;
     for metric in series.metrics() {
@@ -134,7 +134,7 @@ fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {
     table
 }
 
-/// The layers that the others are compared with.
+/// Returns the layers that the others are compared with.
 fn bases(wait: Wait) -> &'static [Layer] {
     match wait {
         Wait::Poll | Wait::Block => &[Layer::Ring, Layer::Via, Layer::Tcp],
@@ -212,7 +212,7 @@ fn explanation(plan: &Plan) -> String {
     text
 }
 
-/// Without digits that no measurement has.
+/// Rounds a value to the digits that a measurement can have.
 pub(super) fn rounded(value: f64) -> f64 {
     let digits = 5 - value.abs().max(f64::MIN_POSITIVE).log10().ceil() as i32;
     let scale = 10f64.powi(digits.clamp(-300, 300));

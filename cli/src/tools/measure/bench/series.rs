@@ -1,4 +1,4 @@
-//! The figures of several runs, and what is said of them.
+//! Figures of several runs, and their summaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,18 @@ pub(super) struct Series {
     stays: BTreeMap<usize, Stays>,
 }
 
-/// Runs in which the layer `sovia` was TCP all the same, and why.
+/// Runs in which the layer `sovia` stayed on TCP, with the reasons.
 #[derive(Default)]
 struct Stays {
     runs: u32,
     reasons: BTreeSet<Reason>,
 }
 
-/// What is said of the runs of one measurement, in the metric's unit.
+/// Summary of the runs of one measurement, in the metric's unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
     pub(super) median: f64,
-    /// The medians over the runs of the percentiles within each.
+    /// Medians over the runs of each run's percentiles.
     pub(super) tail: Option<Tail>,
     pub(super) min: f64,
     pub(super) max: f64,
@@ -39,19 +39,19 @@ impl Series {
         }
     }
 
-    /// Notes a run of the layer `sovia` that stayed on TCP.
+    /// Records a run of the layer `sovia` that stayed on TCP.
     pub(super) fn add_stay(&mut self, size: usize, reasons: Vec<Reason>) {
         let stays = self.stays.entry(size).or_default();
         stays.runs += 1;
         stays.reasons.extend(reasons);
     }
 
-    /// How many runs of a size stayed on TCP.
+    /// Returns the number of a size's runs that stayed on TCP.
     pub(super) fn stays(&self, size: usize) -> u32 {
         self.stays.get(&size).map_or(0, |stays| stays.runs)
     }
 
-    /// A line for every size of which some runs stayed on TCP.
+    /// Returns a line for every size with runs that stayed on TCP.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         self.stays.iter().map(|(size, Stays { runs, reasons })| {
             let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
@@ -62,14 +62,14 @@ impl Series {
         })
     }
 
-    /// The metrics that were measured.
+    /// Returns the measured metrics.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<_> = self.figures.keys().map(|&(metric, ..)| metric).collect();
         metrics.dedup();
         metrics
     }
 
-    /// Over all runs of one measurement; `None` if there was none.
+    /// Summarizes all runs of one measurement; `None` if there was none.
     pub(super) fn summary(&self, metric: Metric, size: usize, layer: Layer) -> Option<Summary> {
         let figures = self.figures.get(&(metric, size, layer))?;
         let values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
@@ -81,8 +81,8 @@ impl Series {
         })
     }
 
-    /// How many times as good a layer is as another one, taken within each run; `None` where a run has only one
-    /// of the two.
+    /// Returns how many times better a layer is than another one, compared within each run. Returns `None` if a run has
+    /// only one of the two.
     pub(super) fn ratio(
         &self,
         metric: Metric,
@@ -109,7 +109,7 @@ fn tail(figures: &[Figure]) -> Option<Tail> {
     Some(Tail { p99: of(|tail| tail.p99)?, p999: of(|tail| tail.p999)? })
 }
 
-/// The middle value, or the mean of the two in the middle.
+/// Returns the middle value, or the mean of the two middle values.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn ratio_is_taken_within_each_run_and_more_is_better() {
         let mut series = Series::default();
-        // The machine was ten times as slow in the second run.
+        // In the second run, the machine was ten times as slow.
         for (tcp, sovia) in [(8.0, 2.0), (80.0, 20.0), (9.0, 3.0)] {
             for metric in [Metric::HalfRoundTrip, Metric::Bandwidth] {
                 let figure = |value| vec![Figure { metric, value, tail: None }];

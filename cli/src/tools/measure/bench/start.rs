@@ -1,7 +1,7 @@
-//! `sovia bench start`: what `sovia run` adds to a program's start, in time and in address space.
+//! `sovia bench start`: time and address space that `sovia run` adds to a program's start.
 //!
-//! The program is `true`, by itself, with the library in it, through `env`, which executes it as `sovia run`
-//! does, and under `sovia run`: one after the other in each round.
+//! The program is `true`. Each round starts it by itself, with the library, through `env`, which executes it like
+//! `sovia run`, and under `sovia run`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub(super) struct Args {
 /// A way to start a program.
 struct Way {
     name: &'static str,
-    /// What stands before the program.
+    /// Words before the program in the command.
     before: Vec<OsString>,
     preload: Option<OsString>,
     times_ms: Vec<f64>,
@@ -48,7 +48,7 @@ struct Line {
     more_address_space_bytes: i64,
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let mut ways = ways()?;
     let progress = Progress::of_runs(args.runs, ways.len());
@@ -109,7 +109,7 @@ impl Way {
         command
     }
 
-    /// The largest address space of a program that has just started (bytes).
+    /// Returns the largest address space of a program that has just started, in bytes.
     fn address_space(&self) -> anyhow::Result<i64> {
         let output = self.command("cat").arg("/proc/self/status").output();
         let text = String::from_utf8(output.context("cannot start `cat`")?.stdout)?;

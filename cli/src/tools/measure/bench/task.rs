@@ -1,4 +1,4 @@
-//! What one pair of processes is to measure, and how they are told.
+//! Task of a pair of processes, and the errand for each process.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::layer::Layer;
 use super::nic::Places;
 
-/// What is measured.
+/// Scenario of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Scenario {
@@ -20,7 +20,7 @@ pub(super) enum Scenario {
 }
 
 impl Scenario {
-    /// Message sizes, in bytes, if none are asked for.
+    /// Returns the default message sizes in bytes.
     pub(super) fn default_sizes(self) -> &'static [usize] {
         match self {
             Self::Latency => &[4, 64, 1024, 4096, 65536],
@@ -79,8 +79,7 @@ pub(super) enum Cpus {
 }
 
 impl Cpus {
-    /// What is taken if nothing is asked for: ends that spin must not be in each other's way,
-    /// ends that sleep run as programs do.
+    /// Returns the default processors: ends that spin get one each, and ends that sleep are not bound.
     pub(super) fn default_for(wait: Wait) -> Self {
         match wait {
             Wait::Poll => Self::Apart,
@@ -98,52 +97,52 @@ pub(super) struct Task {
     pub(super) cpus: Cpus,
     pub(super) size_bytes: usize,
     pub(super) seconds: f64,
-    /// The real-time priority of both ends, if they are to have one.
+    /// Real-time priority of both ends, if given.
     pub(super) realtime: Option<i32>,
-    /// Of the layer `nic`: where the NICs are.
+    /// Places of the NICs, for the layer `nic`.
     pub(super) nic: Option<Places>,
-    /// Of the scenario `load`: what TCP carries at most, in bytes a second.
+    /// TCP's largest throughput in bytes a second, for the scenario `load`.
     pub(super) peak: Option<f64>,
 }
 
-/// Which end of the connection a process is.
+/// End of the connection that a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
-    /// Sends first, and measures.
+    /// The end that sends first, and measures.
     Requester,
     Responder,
 }
 
-/// What one process is told, as JSON in its only argument.
+/// Task of one process, as JSON in its only argument.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Errand {
     pub(super) task: Task,
     pub(super) role: Role,
-    /// The processor to stay on.
+    /// Processor to run on.
     pub(super) cpu: Option<usize>,
-    /// Where the two meet; what it is depends on the layer. A responder that is not told one
-    /// makes it, and says it in its first line.
+    /// Place where the two processes meet, in a form that depends on the layer. A responder without a place chooses
+    /// one, and prints it in its first line.
     pub(super) place: Option<String>,
 }
 
-/// One result of a measurement, as a requester writes it in JSON.
+/// One result of a measurement. The requester prints it as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Figure {
     pub(super) metric: Metric,
-    /// In the metric's unit.
+    /// Value in the metric's unit.
     pub(super) value: f64,
-    /// Of single messages, where they are timed.
+    /// Percentiles of single messages, if messages are timed one by one.
     pub(super) tail: Option<Tail>,
 }
 
-/// The slowest of single messages, in the metric's unit.
+/// Times of the slowest messages, in the metric's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tail {
     pub(super) p99: f64,
     pub(super) p999: f64,
 }
 
-/// What a figure is a figure of.
+/// Meaning of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Metric {
@@ -157,7 +156,7 @@ pub(super) enum Metric {
 }
 
 impl Metric {
-    /// Its name in results.
+    /// Returns the name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::HalfRoundTrip => "half_round_trip",
@@ -170,7 +169,7 @@ impl Metric {
         }
     }
 
-    /// The unit of its figures. A GB is 10^9 bytes.
+    /// Returns the unit of the figures. A GB is 10^9 bytes.
     pub(super) fn unit(self) -> &'static str {
         match self {
             Self::HalfRoundTrip => "us",
@@ -180,7 +179,7 @@ impl Metric {
         }
     }
 
-    /// Whether less is better.
+    /// Returns true if less is better.
     pub(super) fn is_cost(self) -> bool {
         matches!(self, Self::HalfRoundTrip | Self::CpuAtTenth | Self::CpuAtHalf)
     }

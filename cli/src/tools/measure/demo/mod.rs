@@ -1,4 +1,4 @@
-//! `sovia demo`: an unmodified Redis three ways, one beside the other.
+//! `sovia demo`: compares an unmodified Redis over three kinds of connection.
 
 mod picture;
 mod redis;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     picture: Option<PathBuf>,
 }
 
-/// How client and server are connected.
+/// Kind of connection between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Tcp,
@@ -54,7 +54,7 @@ impl Way {
     }
 }
 
-/// Runs the demonstration; returns the exit status.
+/// Runs the demonstration. Returns the exit status.
 pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
     let missing: Vec<_> = ["redis-server", "redis-benchmark"]
         .into_iter()
@@ -102,7 +102,7 @@ type Results = BTreeMap<(Workload, &'static str, Way), Vec<Outcome>>;
 fn measure(args: &Args, servers: &[Redis]) -> anyhow::Result<Results> {
     let mut results = Results::new();
     let progress = Progress::of_runs(args.runs + 1, WORKLOADS.len() * servers.len());
-    // How many requests fill the time, found out by few.
+    // A short run finds out how many requests fill the time.
     let mut requests = BTreeMap::new();
     for run in 0..=args.runs {
         for workload in WORKLOADS {
@@ -167,7 +167,7 @@ fn median(
     values.get(values.len() / 2).copied()
 }
 
-/// Says what to install, and shows what needs nothing.
+/// Prints what to install, and runs the part that does not need Redis.
 fn without_redis(missing: &[&str]) -> anyhow::Result<i32> {
     put_line!(
         "{} not found; on Debian or Ubuntu, as root: apt-get install redis-server redis-tools",
@@ -187,14 +187,14 @@ fn without_redis(missing: &[&str]) -> anyhow::Result<i32> {
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Has the signals that end programs end the demonstration in order, servers and folder included.
+/// Makes signals that end programs end the demonstration in order: it stops the servers and removes the folder.
 fn notice_interrupts() -> anyhow::Result<()> {
     extern "C" fn notice(_signal: i32) {
         INTERRUPTED.store(true, Ordering::Relaxed);
     }
     let action = SigAction::new(SigHandler::Handler(notice), SaFlags::SA_RESTART, SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // SAFETY: the handler stores to an atomic and does nothing else.
+        // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
         unsafe { sigaction(signal, &action)? };
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The demonstration as a picture: a bar for each way.
+//! Picture of the demonstration: a bar for each kind of connection.
 
 use super::workload::WORKLOADS;
 use super::{Results, Way, median};
@@ -6,10 +6,10 @@ use crate::measure::bench::Note;
 use crate::measure::bench::bars::{self, Bars, Row};
 use crate::measure::bench::machine::Machine;
 
-/// What is asked of Redis in the picture.
+/// Redis command in the picture.
 const TEST: &str = "GET";
 
-/// Requests a second of each workload over each way, as SVG.
+/// Draws the requests a second of each workload over each kind of connection, as SVG.
 pub(super) fn draw(results: &Results) -> String {
     let mut rows = Vec::new();
     for workload in WORKLOADS {

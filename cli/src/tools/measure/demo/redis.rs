@@ -1,4 +1,4 @@
-//! A Redis server of our own, and the benchmark that comes with it.
+//! A Redis server for the demonstration, and Redis's own benchmark.
 
 use std::env;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,14 +14,14 @@ use super::service::{Service, output};
 use super::workload::{Outcome, Workload, parse};
 use sovia_cli::{Board, library};
 
-/// A program of Redis in PATH, or where only root's PATH leads.
+/// Returns the path of a Redis program, in PATH or in the folders of root's PATH.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// A server that keeps nothing, on a port or socket of its own.
+/// A server that stores nothing, on a port or socket of its own.
 pub(super) struct Redis<'a> {
     way: Way,
     place: Place,
@@ -44,7 +44,7 @@ impl Place {
 }
 
 impl<'a> Redis<'a> {
-    /// Starts a server in `folder`; what it does over Sovia is counted on `board`.
+    /// Starts a server in `folder`. Its connections over Sovia are counted on `board`.
     pub(super) fn start(way: Way, folder: &Path, board: &'a Board) -> anyhow::Result<Self> {
         let place = match way {
             Way::Unix => Place::Socket(folder.join("redis.sock")),
@@ -75,7 +75,7 @@ impl<'a> Redis<'a> {
         self.way
     }
 
-    /// Runs the benchmark against it, with so many requests for each test.
+    /// Runs the benchmark against the server, with `requests` requests for each test.
     pub(super) fn benchmark(
         &self,
         workload: Workload,
@@ -93,7 +93,7 @@ impl<'a> Redis<'a> {
     }
 }
 
-/// A command for a program, by itself or under `sovia run`.
+/// Returns the command for a program, alone or under `sovia run`.
 fn command(way: Way, program: &str, board: &Board) -> anyhow::Result<Command> {
     let path = find(program).with_context(|| format!("{program} is not installed"))?;
     let mut command = if way == Way::Sovia {

@@ -1,4 +1,4 @@
-//! Processes of the demonstration: none outlives it, none is waited for for ever.
+//! Processes of the demonstration. They end with it, and waiting for them has a time limit.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-/// How long a server may take to listen.
+/// Time within which a server must listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long a client may take.
+/// Time within which a client must end.
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 
-/// A server; ended with the value.
+/// A server, which is killed when this value is dropped.
 pub(super) struct Service {
     child: Child,
 }
 
 impl Service {
-    /// Starts it and waits until `is_ready`.
+    /// Starts a server and waits until `is_ready` returns true.
     pub(super) fn start(mut command: Command, is_ready: impl Fn() -> bool) -> anyhow::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut service = Self { child: command.spawn().context("cannot start the server")? };
@@ -36,13 +36,13 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both calls fail if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs a client to its end; returns what it wrote, which is little.
+/// Runs a client to its end, and returns its output. The output must fit into a pipe's buffer.
 pub(super) fn output(mut command: Command) -> anyhow::Result<String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut client = Service { child: command.spawn().context("cannot start the client")? };

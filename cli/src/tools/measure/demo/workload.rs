@@ -1,45 +1,45 @@
-//! What redis-benchmark is asked to do, and what it answers.
+//! Workloads of redis-benchmark, and its results.
 
 use anyhow::Context;
 
-/// A number of clients and of requests that each sends before it waits.
+/// A number of clients, and of requests that each client sends before it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Workload {
     pub(super) clients: u32,
     pub(super) pipelined: u32,
 }
 
-/// What is shown, in this order.
+/// Workloads, in the order of the output.
 pub(super) const WORKLOADS: [Workload; 3] = [
     Workload { clients: 50, pipelined: 1 },
     Workload { clients: 1, pipelined: 1 },
     Workload { clients: 50, pipelined: 64 },
 ];
 
-/// The tests of redis-benchmark, in the order of its answer.
+/// Tests of redis-benchmark, in the order of its output.
 pub(super) const TESTS: [&str; 2] = ["SET", "GET"];
 
-/// One test's answer.
+/// Result of one test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) requests_per_second: f64,
-    /// The median of a request's latency, in microseconds.
+    /// Median latency of a request, in microseconds.
     pub(super) p50_us: f64,
 }
 
 impl Workload {
-    /// Enough requests to tell the speed.
+    /// Returns a number of requests that is large enough to estimate the speed.
     pub(super) fn few_requests(self) -> u64 {
         self.round(5_000)
     }
 
-    /// So many requests that every client has as many as the others, and several of them.
+    /// Rounds a number of requests up, so that all clients send the same number, and several each.
     pub(super) fn round(self, requests: u64) -> u64 {
         let at_once = u64::from(self.clients * self.pipelined);
         requests.max(10 * at_once).next_multiple_of(at_once)
     }
 
-    /// The arguments of redis-benchmark.
+    /// Returns the arguments of redis-benchmark.
     pub(super) fn arguments(self, requests: u64) -> Vec<String> {
         let numbers =
             [("-c", u64::from(self.clients)), ("-P", u64::from(self.pipelined)), ("-n", requests)];
@@ -49,7 +49,7 @@ impl Workload {
     }
 }
 
-/// Reads what `redis-benchmark --csv -t set,get` wrote.
+/// Parses the output of `redis-benchmark --csv -t set,get`.
 pub(super) fn parse(csv: &str) -> anyhow::Result<Vec<Outcome>> {
     let mut lines = csv
         .lines()

@@ -1,9 +1,9 @@
-//! `sovia bench compare`: what has changed since a run that was stored.
+//! `sovia bench compare`: shows changes since a stored run.
 //!
-//! Times of two machines, or of one machine in two minutes, say nothing beside each other. Ratios of layers
-//! that were measured in the same run do, mostly. So what is compared is how Sovia stood to the bare ring and to
-//! TCP in the stored run, and how it stands to them in the new one, each with its spread: from a quarter of the runs
-//! to three quarters. A ratio counts as changed where the two spreads do not touch. No difference makes the command fail.
+//! Times from two machines, or from one machine at two moments, cannot be compared. Ratios of layers measured in the
+//! same run usually can. So this command compares ratios: Sovia to the bare ring and to TCP, in the stored run and in
+//! the new one. Each ratio has a spread, from the first to the third quartile of the runs. A ratio counts as changed if
+//! the two spreads do not overlap. No difference makes the command fail.
 
 mod read;
 
@@ -30,7 +30,7 @@ pub(super) struct Args {
     changed: bool,
 }
 
-/// What `sovia bench machine` prints. A file of figures may have such a line.
+/// Output of `sovia bench machine`. A file of figures may contain such a line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MachineLine {
     scenario: MachineScenario,
@@ -49,7 +49,7 @@ impl MachineLine {
     }
 }
 
-/// Whether a ratio has changed by more than its spread.
+/// Result for a ratio: changed by more than its spread, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Same,
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// What two runs have in common, in the stored run's order, and what only one of them has.
+/// Ratios that both runs have, in the stored run's order, and the numbers of ratios that only one run has.
 #[derive(Debug)]
 struct Comparison {
     rows: Vec<Row>,
@@ -118,7 +118,7 @@ impl Comparison {
         self.rows.iter().filter(|row| row.verdict() == verdict).count()
     }
 
-    /// In one sentence or two.
+    /// Returns a summary of one or two sentences.
     fn summary(&self) -> String {
         let mut text = format!(
             "{} ratios: {} better and {} worse than before by more than the runs' spread.",
@@ -135,7 +135,7 @@ impl Comparison {
     }
 }
 
-/// Compares and prints; returns the exit status, which no difference changes.
+/// Compares and prints. Returns the exit status, which does not depend on differences.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let before = read::file(&args.baseline)?;
     let now = match &args.new {

@@ -1,4 +1,4 @@
-//! Reads what `sovia bench … --json` has written.
+//! Reads the output of `sovia bench … --json`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,17 +12,17 @@ use thiserror::Error;
 use super::MachineLine;
 use crate::measure::bench::ratio::Ratio;
 
-/// Why two runs cannot be compared.
+/// Reason why two runs cannot be compared.
 #[derive(Debug, Error)]
 pub(super) enum ReadError {
-    /// The file is not there, or not readable.
+    /// The file does not exist or cannot be read.
     #[error("cannot read {of}")]
     Io {
         of: String,
         #[source]
         source: io::Error,
     },
-    /// A line is not JSON.
+    /// A line is not valid JSON.
     #[error("line {number} of {of} is not a line of `sovia bench … --json`")]
     Line {
         of: String,
@@ -30,31 +30,31 @@ pub(super) enum ReadError {
         #[source]
         source: serde_json::Error,
     },
-    /// Two lines are of the same measurement.
+    /// Two lines describe the same measurement.
     #[error("line {number} of {of} repeats the measurement of an earlier line: {name}")]
     Again { of: String, number: usize, name: String },
-    /// There is no ratio.
+    /// The file has no ratio.
     #[error(
         "cannot compare {of}: the file has no ratios; measure Sovia beside another layer, as in `sovia bench latency --layers ring,tcp,sovia --json`"
     )]
     NoRatios { of: String },
-    /// No measurement is in both runs.
+    /// The runs have no measurement in common.
     #[error("cannot compare: the two runs have no measurement in common")]
     NothingInCommon,
-    /// There is no second run.
+    /// The second run is missing.
     #[error(
         "cannot compare: no second run is given; name a second file, or use a pipe, as in `sovia bench latency --json | sovia bench compare FILE`"
     )]
     NothingNew,
 }
 
-/// What was measured, in words that are the same in each run.
+/// Description of a measurement, with the same words in each run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) scenario: String,
     pub(super) size: String,
     pub(super) metric: String,
-    /// The layer, and the one that it is compared with.
+    /// Names of the layer and of the layer that it is compared with.
     pub(super) layers: String,
 }
 
@@ -65,14 +65,14 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// The ratios of a run, in its order.
+/// Ratios of a run, in its order.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) machine: Option<String>,
     pub(super) ratios: Vec<(Name, Ratio)>,
 }
 
-/// Of the lines with a message size, what a ratio needs.
+/// The fields that a ratio needs, from a line with a message size.
 #[derive(Deserialize)]
 struct Messages {
     scenario: String,
@@ -85,7 +85,7 @@ struct Messages {
     against: BTreeMap<String, Ratio>,
 }
 
-/// Of the lines of `sovia bench connections`.
+/// Fields of a line of `sovia bench connections`.
 #[derive(Deserialize)]
 struct Connections {
     clients: u32,
@@ -102,28 +102,28 @@ struct Quartiles {
     three_quarters: f64,
 }
 
-/// Lines are told apart by what they have.
+/// A line. Its fields decide the variant.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
     Machine(MachineLine),
     Connections(Connections),
     Messages(Messages),
-    /// Another scenario's, which has no ratios.
+    /// A line of a scenario without ratios.
     Other {
         #[serde(rename = "scenario")]
         _scenario: IgnoredAny,
     },
 }
 
-/// All ratios of a file.
+/// Returns all ratios in a file.
 pub(super) fn file(path: &Path) -> Result<Measured, ReadError> {
     let of = path.display().to_string();
     let file = File::open(path).map_err(|source| ReadError::Io { of: of.clone(), source })?;
     lines(&of, BufReader::new(file))
 }
 
-/// All ratios of these lines, which are `of` something.
+/// Returns all ratios in `text`. Errors name its source `of`.
 pub(super) fn lines(of: &str, text: impl BufRead) -> Result<Measured, ReadError> {
     let of = of.to_owned();
     let mut measured = Measured { machine: None, ratios: Vec::new() };
@@ -179,7 +179,7 @@ fn connections(line: &Connections) -> Vec<(Name, Ratio)> {
     };
     let Quartiles { median, quarter, three_quarters } = *connections_ratio;
     let rate = Ratio { ratio: median, quarter, three_quarters };
-    // Of processor time less is better, and of a ratio more.
+    // For processor time less is better, and for ratios more. So the inverse is used.
     let Quartiles { median, quarter, three_quarters } = *cpu_ratio;
     let thrift =
         Ratio { ratio: 1.0 / median, quarter: 1.0 / three_quarters, three_quarters: 1.0 / quarter };

@@ -1,10 +1,9 @@
 //! `sovia bench connections`: short request-response connections, TCP and Sovia in pairs.
 //!
-//! A point is so many clients that each make one connection after the other, with so many small
-//! messages each way on each, and TCP_NODELAY at neither end, one or both. Every run measures each
-//! point over TCP and then over Sovia; what is reported of a point is the median over these pairs of
-//! the ratio within a pair, and its spread. The processor time of both ends says what a connection
-//! costs where other programs disturb the clock's time.
+//! A point is a number of clients, a number of messages on each connection, and TCP_NODELAY at neither end, one or
+//! both. Each client makes one connection after the other. Each run measures each point over TCP and over Sovia, as a
+//! pair. The report has the median of the pairs' ratios, and its spread. The processor time of both ends shows a
+//! connection's cost even if other programs disturb the measured times.
 
 mod play;
 mod report;
@@ -78,7 +77,7 @@ impl Nodelay {
     }
 }
 
-/// What two processes do in one measurement.
+/// Parameters of a measurement with two processes.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Point {
     clients: u32,
@@ -91,14 +90,14 @@ struct Point {
     seconds: f64,
 }
 
-/// What one process is told: a server is not told a port, it says which it has.
+/// Task of a process. A server gets no port: it prints the port that it has.
 #[derive(Debug, Serialize, Deserialize)]
 struct Errand {
     point: Point,
     port: Option<u16>,
 }
 
-/// What a client process has measured.
+/// Results of a client process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Figures {
     connections: u64,
@@ -108,36 +107,36 @@ struct Figures {
     max_us: f64,
 }
 
-/// What one process has used of the machine.
+/// Resources that a process has used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Usage {
     cpu_us: f64,
     switches: u64,
 }
 
-/// One measurement: both ends.
+/// Results of a measurement, from both ends.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Measured {
     connections_per_second: f64,
     p50_us: f64,
     p99_us: f64,
     max_us: f64,
-    /// Processor time of both ends for a connection.
+    /// Processor time of both ends per connection.
     cpu_us: f64,
-    /// Context switches of both ends for a connection.
+    /// Context switches of both ends per connection.
     switches: f64,
-    /// Ends that left TCP, for a connection.
+    /// Number of ends that left TCP, per connection.
     accelerated: f64,
 }
 
-/// TCP and Sovia, one after the other.
+/// Results of TCP and of Sovia, measured one after the other.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     tcp: Measured,
     sovia: Measured,
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let as_messages = [args.size];
     let answers = if args.answer.is_empty() { &as_messages } else { &args.answer[..] };
@@ -166,7 +165,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     for run in 0..args.runs {
         for (point, pairs) in points.iter().zip(&mut pairs) {
             progress.step("connections");
-            // Neither is always the first.
+            // TCP and Sovia alternate in being first.
             let first = measure(*point, run % 2 == 1)?;
             let second = measure(*point, run % 2 == 0)?;
             let (tcp, sovia) = if run % 2 == 0 { (first, second) } else { (second, first) };

@@ -1,4 +1,4 @@
-//! The two ends: clients that connect again and again, and a server with a thread for each.
+//! The two ends: clients that connect again and again, and a server with a thread for each client.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,21 +14,21 @@ use super::{Errand, Figures, Point, Usage};
 use crate::measure::bench::process::WATCHDOG_SECONDS;
 use crate::output::put_line;
 
-/// Connections in one measurement. Each leaves its port in TIME_WAIT for a second at least, and
-/// there are 28 thousand ports.
+/// Largest number of connections in a measurement. Each leaves its port in TIME_WAIT for at least a second, and there
+/// are 28,000 ports.
 const CONNECTIONS_MAX: u64 = 12_000;
 
-/// The first byte of a message: go on, or the server's thread ends; it is the last, and the server closes when it has
-/// answered it.
+/// First byte of a message. GO: continue. STOP: the server's thread ends. LAST: the server answers and then closes the
+/// connection.
 const GO: u8 = 1;
 const STOP: u8 = 0;
 const LAST: u8 = 2;
 
-/// One process of a measurement.
+/// Runs one process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let Errand { point, port } =
         serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
-    // SAFETY: alarm has no conditions; the signal's default action ends this process.
+    // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match port {
         Some(port) => put_line!("{}", serde_json::to_string(&clients(point, port)?)?)?,
@@ -77,7 +77,7 @@ fn clients(point: Point, port: u16) -> anyhow::Result<Figures> {
     })
 }
 
-/// Makes connections until the time is over; how long its messages took.
+/// Makes connections until the time is over. Returns the times of the messages.
 fn client(
     point: Point,
     port: u16,
@@ -132,7 +132,7 @@ fn serve(point: Point) -> anyhow::Result<()> {
     })
 }
 
-/// Serves one connection after the other, up to the one that says stop.
+/// Serves one connection after the other, until a message says STOP.
 fn answer(point: Point, listener: &TcpListener) -> anyhow::Result<()> {
     let mut message = vec![GO; point.size as usize];
     let bytes = vec![GO; point.answer as usize];

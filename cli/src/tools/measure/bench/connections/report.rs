@@ -1,4 +1,4 @@
-//! The figures of all pairs as a table, or as JSON.
+//! Prints the figures of all pairs as a table or as JSON.
 
 use serde::Serialize;
 
@@ -6,8 +6,7 @@ use super::{Measured, Nodelay, Pair, Point};
 use crate::measure::table::{self, number};
 use crate::output::put_line;
 
-/// The median over the pairs of Sovia's figure by TCP's, and the ratios at a quarter and at three
-/// quarters of the pairs.
+/// Ratio of Sovia's figure to TCP's: the median of the pairs, and the first and third quartile.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Ratio {
     median: f64,
@@ -128,7 +127,7 @@ fn medians(pairs: &[Pair], side: impl Fn(&Pair) -> Measured) -> Measured {
     }
 }
 
-/// The value at that part of the sorted values; NaN if there are none.
+/// Sorts the values, and returns their quantile `part`; NaN if there are none.
 fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1) as f64;
@@ -161,7 +160,7 @@ mod tests {
             warm: 0,
             seconds: 0.1,
         };
-        // The machine was twice as slow in one of the pairs.
+        // In one of the pairs, the machine was twice as slow.
         let line = line(&point, &[pair(10.0, 20.0), pair(5.0, 10.0), pair(10.0, 30.0)]);
         assert_eq!(line.connections_ratio.median, 2.0);
         assert_eq!(line.connections_ratio.three_quarters, 3.0);

@@ -1,4 +1,4 @@
-//! What carries the messages: EMP, or TCP on the same devices.
+//! Carrier of the messages: EMP, or TCP on the same devices.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -38,28 +38,28 @@ impl Way {
     }
 }
 
-/// Bytes of TCP's buffers, as in the paper.
+/// Size of TCP's buffers in bytes, as in the paper.
 const BUFFER: usize = 64 << 10;
-/// What both stations know.
+/// Key that both stations share.
 const KEY: u64 = 0x53ca_1e01;
-/// The tag of all messages.
+/// Tag of all messages.
 const TAG: u32 = 1;
-/// Bytes of the longest message.
+/// Longest message in bytes.
 pub(super) const MOST: usize = 1 << 20;
 
-/// An end of a way, with buffers for what it sends and receives.
+/// An end of a carrier, with buffers for sending and receiving.
 pub(super) enum Carrier {
     Tcp {
         stream: TcpStream,
         buffer: Vec<u8>,
-        /// Bytes that are to come, message by message.
+        /// Lengths of the expected messages.
         awaited: Vec<usize>,
     },
     Emp {
         station: Station,
         peer: Node,
         out: Vec<u8>,
-        /// A room for each receive that may be posted at once.
+        /// A buffer for each receive that may be posted at a time.
         rooms: Vec<Vec<u8>>,
         next: usize,
         receives: Vec<Handle>,
@@ -67,7 +67,7 @@ pub(super) enum Carrier {
     },
 }
 
-/// Receives that may be posted at once.
+/// Largest number of receives posted at a time.
 const ROOMS: usize = 64;
 
 /// An end that does not know its peer yet.
@@ -77,7 +77,7 @@ pub(super) enum Open {
 }
 
 impl Open {
-    /// Opens the responder's end, in its namespace.
+    /// Opens an end in this process's namespace.
     pub(super) fn new(way: Way, port: Port, role: Role, nic: (u32, bool)) -> anyhow::Result<Self> {
         let host = net::address(role);
         Ok(match way {
@@ -99,7 +99,7 @@ impl Open {
                 if way == Way::EmpThread {
                     config.mode = Mode::Thread { processor: Some(nic.0) };
                     if !nic.1 {
-                        // One that looks all the time would look in the place of an end.
+                        // A NIC thread that polls all the time would take an end's processor.
                         config.spin = Duration::ZERO;
                     }
                 }
@@ -108,7 +108,7 @@ impl Open {
         })
     }
 
-    /// Where it is, for the peer.
+    /// Returns the end's address, for the peer.
     pub(super) fn place(&self) -> anyhow::Result<String> {
         Ok(match self {
             Self::Tcp(listener, _) => listener.local_addr()?.to_string(),
@@ -116,7 +116,7 @@ impl Open {
         })
     }
 
-    /// Awaits the peer.
+    /// Waits for the peer.
     pub(super) fn accept(self) -> anyhow::Result<Carrier> {
         match self {
             Self::Tcp(listener, polls) => Carrier::over(listener.accept()?.0, polls),
@@ -127,7 +127,7 @@ impl Open {
 }
 
 impl Carrier {
-    /// The requester's end, whose peer is at `place`.
+    /// Opens the requester's end, and connects it to the peer at `place`.
     pub(super) fn connect(
         way: Way,
         port: Port,
@@ -166,7 +166,7 @@ impl Carrier {
         }
     }
 
-    /// Posts a receive of a message of `len` bytes: MPI's Irecv. With TCP that is a note.
+    /// Posts a receive for a message of `len` bytes, like MPI's Irecv. With TCP this only records the length.
     pub(super) fn post_receive(&mut self, len: usize) -> anyhow::Result<()> {
         match self {
             Self::Tcp { awaited, .. } => awaited.push(len),
@@ -174,7 +174,7 @@ impl Carrier {
                 let room = &mut rooms[*next];
                 *next = (*next + 1) % ROOMS;
                 let piece = Piece { address: room.as_mut_ptr() as u64, length: len.min(MOST) };
-                // SAFETY: the room is this carrier's, which touches no bytes of it and outlives its station.
+                // SAFETY: this carrier owns the buffer, does not use its bytes, and keeps it longer than the station.
                 let posted = unsafe { station.post_receive(None, Some(TAG), &[piece]) };
                 receives
                     .push(posted.map_err(|why| anyhow::anyhow!("cannot post a receive: {why:?}"))?);
@@ -183,13 +183,13 @@ impl Carrier {
         Ok(())
     }
 
-    /// Sends a message: MPI's Isend. With TCP the kernel has copied it afterwards, and sent what it could.
+    /// Sends a message, like MPI's Isend. With TCP, the kernel has copied the message when this returns.
     pub(super) fn post_send(&mut self, len: usize) -> anyhow::Result<()> {
         match self {
             Self::Tcp { stream, buffer, .. } => write_all(stream, &buffer[..len])?,
             Self::Emp { station, peer, out, sends, .. } => {
                 let piece = Piece { address: out.as_ptr() as u64, length: len.min(MOST) };
-                // SAFETY: as for receives; the bytes are never changed.
+                // SAFETY: this carrier owns the buffer, never changes its bytes, and keeps it longer than the station.
                 let posted = unsafe { station.post_send(*peer, TAG, &[piece]) };
                 sends.push(posted.map_err(|why| anyhow::anyhow!("cannot post a send: {why:?}"))?);
             }
@@ -197,7 +197,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Waits for the receive that was posted first.
+    /// Waits for the oldest posted receive.
     pub(super) fn wait_receive(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Tcp { stream, buffer, awaited } => {
@@ -208,7 +208,7 @@ impl Carrier {
         }
     }
 
-    /// Waits until at most `left` sends are under way.
+    /// Waits until at most `left` sends are in progress.
     pub(super) fn wait_sends(&mut self, left: usize) -> anyhow::Result<()> {
         if let Self::Emp { station, sends, .. } = self {
             while sends.len() > left {
@@ -218,7 +218,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// MPI's Waitall, of all that has been posted.
+    /// Waits for all posted receives and sends, like MPI's Waitall.
     pub(super) fn wait_all(&mut self) -> anyhow::Result<()> {
         let receives = match self {
             Self::Tcp { awaited, .. } => awaited.len(),
@@ -230,7 +230,7 @@ impl Carrier {
         self.wait_sends(0)
     }
 
-    /// How the frames travel, for people.
+    /// Describes the carrier of the frames.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Tcp { .. } => "TCP".to_owned(),
@@ -246,7 +246,7 @@ impl Carrier {
     }
 }
 
-/// An address as stations say it.
+/// Parses an address in a station's text form.
 fn address(text: &str) -> Option<Address> {
     if let Ok(udp) = text.parse() {
         return Some(Address::Udp(udp));

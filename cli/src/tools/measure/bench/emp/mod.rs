@@ -1,7 +1,8 @@
-//! `sovia bench emp`: EMP as its paper measured it, between two hosts.
+//! `sovia bench emp`: measures EMP between two hosts, like EMP's paper.
 //!
-//! The hosts are network namespaces joined by veth devices; TCP runs on the same ones, in turn. Each end is a process on
-//! a processor of its own; a NIC's thread shares that of the other end, unless there are four.
+//! The hosts are network namespaces joined by veth devices. TCP runs on the same devices, and takes turns with EMP.
+//! Each end is a process with a processor of its own. A NIC's thread shares the other end's processor, unless there are
+//! four processors.
 
 mod carrier;
 mod play;
@@ -55,38 +56,38 @@ pub(crate) struct EndArgs {
     errand: String,
 }
 
-/// The same, taken apart.
+/// Task of one end's process.
 #[derive(Serialize, Deserialize)]
 struct Errand {
     way: Way,
     port: String,
     namespace: String,
     cpu: usize,
-    /// The processor of the NIC's thread, and whether it has that for itself.
+    /// Processor of the NIC's thread. `is_nic_alone` is true if no end shares this processor.
     nic: u32,
     is_nic_alone: bool,
-    /// Where the responder is, for the requester.
+    /// Address of the responder, for the requester.
     place: Option<String>,
     tasks: Vec<Task>,
 }
 
-/// Sizes of figure 5, closer where a frame or a page of the paper's is full.
+/// Message sizes of figure 5, closer together where the paper's frame or page is full.
 const SIZES: [usize; 32] = [
     4, 64, 128, 256, 512, 768, 1024, 1280, 1400, 1440, 1460, 1480, 1500, 1520, 1560, 1600, 2048,
     2560, 2900, 3072, 3584, 4000, 4096, 4200, 4500, 5120, 6144, 8192, 10_240, 16_384, 32_768,
     65_536,
 ];
-/// Computing of a batch in figure 6, in microseconds.
+/// Computing times per batch in figure 6, in microseconds.
 const WORK_US: [f64; 9] = [0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0];
 
-/// What carries frames; libfabric carries messages.
+/// Parses the name of a port that carries frames. libfabric is no such port, because it carries messages.
 fn parse_port(text: &str) -> Result<Port, String> {
     let ports = Port::ALL.into_iter().filter(|port| *port != Port::Ofi);
     let mut found = ports.filter(|port| port.name() == text);
     found.next().ok_or_else(|| "expected udp, eth or xdp".to_owned())
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let cpus =
         cpus::two().context("two ends that spin need two processors, and this machine has one")?;
@@ -116,8 +117,8 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The processors of the NICs' threads: others than the ends', where there are enough. Otherwise each has the other end's: on its own
-/// one it would run in the middle of the call that has posted something.
+/// Returns the processors for the NICs' threads: free ones if there are two. Otherwise each NIC gets the other end's
+/// processor. On its own end's processor it would run in the middle of the call that has posted a request.
 fn nic_of(cpus: (usize, usize)) -> [u32; 2] {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     let mut free = (0..all).filter(|&cpu| cpu != cpus.0 && cpu != cpus.1);
@@ -138,7 +139,7 @@ fn tasks(repetitions: u32) -> Vec<Task> {
     ping_pongs.chain(streams).chain(batches).collect()
 }
 
-/// The two ends of their own; what the requester has measured.
+/// Runs both ends as processes. Returns the requester's readings.
 fn round(
     args: &Args,
     hosts: &Hosts,
@@ -176,7 +177,7 @@ fn round(
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Runs an end; returns the exit status.
+/// Runs an end. Returns the exit status.
 pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
     let errand: Errand = serde_json::from_str(&args.errand)
@@ -198,7 +199,7 @@ pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
     };
     meet(&mut carrier, role)?;
     let readings = play::play(&mut carrier, role, &errand.tasks)?;
-    // The last word is acknowledged before either end closes.
+    // Makes sure that the last message is acknowledged before either end closes.
     meet(&mut carrier, role)?;
     if role == Role::Requester {
         put_line!("{}", serde_json::to_string(&readings)?)?;
@@ -206,7 +207,7 @@ pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The requester speaks first, and both know then that the other is there.
+/// Exchanges a message in each direction, the requester's first. Then both ends know that the other one is there.
 fn meet(carrier: &mut Carrier, role: Role) -> anyhow::Result<()> {
     carrier.post_receive(1)?;
     if role == Role::Requester {

@@ -1,4 +1,4 @@
-//! What the two ends do: the paper's figures 5 and 6, and its table 2.
+//! Work of the two ends: the paper's figures 5 and 6, and its table 2.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,26 +12,26 @@ use crate::measure::bench::papers::clock::{Pace, ticks};
 use crate::measure::bench::series::median;
 use crate::measure::bench::task::Role;
 
-/// Bytes and number of the messages of a batch (section 5.2).
+/// Length and number of the messages in a batch (section 5.2).
 pub(super) const BATCH_BYTES: usize = 10_000;
 pub(super) const BATCH: usize = 5;
-/// Sends that are under way at most in a stream.
+/// Largest number of sends in progress in a stream.
 const WINDOW: usize = 32;
-/// Batches before those that count.
+/// Number of batches before the measured ones.
 const WARM_UP: u32 = 50;
 
-/// One thing that both ends do together.
+/// One task that both ends carry out together.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Task {
-    /// A ping-pong with messages of so many bytes.
+    /// A ping-pong with messages of `size` bytes.
     PingPong { size: usize, count: u32 },
-    /// A stream from the requester to the responder, which answers at its end.
+    /// A stream from the requester to the responder, which answers at the end of the stream.
     Stream { size: usize, count: u32 },
-    /// Each end receives and sends a batch, and computes meanwhile for so long.
+    /// Each end receives and sends a batch, and meanwhile computes for `work_us`.
     Batches { work_us: f64, count: u32 },
 }
 
-/// What an end has measured.
+/// Results of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Reading {
     /// Half a round trip.
@@ -39,33 +39,33 @@ pub(super) enum Reading {
         size: usize,
         us: f64,
     },
-    /// Bytes of messages by the time until the answer.
+    /// Message bytes divided by the time until the answer.
     Bandwidth {
         size: usize,
         mbit: f64,
     },
     Batches(Batches),
-    /// Of all tasks together: what was counted.
+    /// Description of the counters of all tasks.
     Described(String),
 }
 
-/// Batches of one end. Times in microseconds.
+/// Results of one end for batches. Times are in microseconds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Batches {
     pub(super) work_us: f64,
-    /// A call of each function: the median.
+    /// Median time of a call of each function.
     pub(super) send: f64,
     pub(super) receive: f64,
     pub(super) wait: f64,
-    /// Processor time of the process for a batch, without the computing: calls, and the NIC's thread if there is one.
+    /// Processor time of the process per batch, without the computing: the calls, and the NIC's thread if there is one.
     pub(super) processor: f64,
-    /// The program's own share of the time that passed, in percent.
+    /// The program's computing in percent of the elapsed time.
     pub(super) share: f64,
-    /// Bytes of messages, both ways, by the time that passed.
+    /// Message bytes in both directions divided by the elapsed time.
     pub(super) mbit: f64,
 }
 
-/// Does what there is to do.
+/// Carries out the tasks.
 pub(super) fn play(
     carrier: &mut Carrier,
     role: Role,
@@ -114,7 +114,7 @@ fn ping_pong(
         carrier.wait_sends(1)?;
     }
     let us = begun.elapsed().as_secs_f64() * 1e6 / f64::from(count) / 2.0;
-    // The receive that is posted still takes the message that ends it.
+    // The receive that is still posted takes the final message.
     carrier.post_send(size)?;
     carrier.wait_all()?;
     Ok((role == Role::Requester).then_some(Reading::Latency { size, us }))
@@ -132,7 +132,7 @@ fn stream(
         if role == Role::Responder {
             let ahead = count.min(WINDOW as u32);
             (0..ahead).try_for_each(|_| carrier.post_receive(size))?;
-            // From here on the receives are there.
+            // All receives are posted now.
             carrier.post_send(1)?;
             for number in 0..count {
                 carrier.wait_receive()?;
@@ -203,13 +203,13 @@ fn batches(
     })
 }
 
-/// What computing costs on this processor.
+/// Duration of a computing step on this processor.
 struct Work {
     step_ns: f64,
 }
 
 impl Work {
-    /// The best of some looks, so that none is of a time in which the processor was another one's.
+    /// Measures several times and takes the shortest time, because another process may have used the processor.
     fn measured() -> Self {
         const STEPS: u64 = 200_000;
         let look = || {

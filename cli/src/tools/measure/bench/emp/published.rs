@@ -1,12 +1,12 @@
-//! What the paper measured: two Pentium III of 933 MHz with two processors each, a NIC with two of its own of 88 MHz, gigabit
-//! Ethernet back to back, MTU 1500 (SC 2001, section 5).
+//! Results of the EMP paper (SC 2001, section 5): two Pentium III of 933 MHz with two processors each, NICs with two
+//! processors of 88 MHz, gigabit Ethernet back to back, MTU 1500.
 
-/// Half a round trip in microseconds, by bytes (sections 1 and 6).
+/// Half a round trip in microseconds, by message size (sections 1 and 6).
 pub(super) const LATENCY_US: [(usize, f64); 2] = [(4, 23.0), (1500, 36.0)];
-/// The throughput of 4 KB messages (sections 1 and 6). Section 5.2 says 80 % of 1000.
+/// Throughput of 4 KB messages (sections 1 and 6). Section 5.2 says 80 % of 1000.
 pub(super) const BANDWIDTH_MBIT: (usize, f64) = (4096, 880.0);
 
-/// A row of table 2, in microseconds a call.
+/// A row of table 2, in microseconds per call.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) send: f64,

@@ -1,4 +1,4 @@
-//! What was measured, beside what was published.
+//! Prints the results beside the published ones.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::measure::table::{self, number};
 pub(super) struct Seen {
     latency: BTreeMap<(usize, Way), Vec<f64>>,
     bandwidth: BTreeMap<(usize, Way), Vec<f64>>,
-    /// By the place in [`WORK_US`].
+    /// Results of batches, by the index in [`WORK_US`].
     batches: BTreeMap<(usize, Way), Vec<Batches>>,
     described: BTreeMap<Way, String>,
 }
@@ -38,7 +38,7 @@ impl Seen {
         median(self.batches.get(&(place, way))?.iter().map(figure).collect())
     }
 
-    /// A line of JSON for each point.
+    /// Prints a line of JSON for each point.
     pub(super) fn json(&self, out: &mut impl Write) -> anyhow::Result<()> {
         for (scenario, points, unit) in
             [("emp latency", &self.latency, "us"), ("emp bandwidth", &self.bandwidth, "mbit")]
@@ -66,7 +66,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Tables as the paper has them.
+    /// Prints tables in the paper's form.
     pub(super) fn print(
         &self,
         out: &mut impl Write,

@@ -1,4 +1,4 @@
-//! The clients: what they are asked, and what they say of a transfer.
+//! The FTP clients: their commands, and their reports of a transfer.
 
 use std::fmt;
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) enum Client {
     Curl,
 }
 
-/// Which way the file goes.
+/// Direction of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Way {
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// Where it is, if it is there.
+    /// Returns the client's path, if it exists.
     pub(super) fn find(self, programs: &Path) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed = std::env::split_paths(&path).map(|folder| folder.join(self.name()));
@@ -61,7 +61,7 @@ impl Client {
         installed.chain([unpacked]).find(|file| fs::metadata(file).is_ok())
     }
 
-    /// The command that brings a file from one place to another.
+    /// Returns the command that transfers a file from `from` to `to`.
     pub(super) fn command(
         self,
         program: &Path,
@@ -78,7 +78,7 @@ impl Client {
                 let account = format!("{USER}:{PASSWORD}");
                 let times = "%{time_pretransfer} %{time_total}";
                 command.args(["-sS", "-u", &account, "-w", times]);
-                // Two slashes: from the root, not from the user's folder.
+                // With two slashes, the path begins at the root and not at the user's folder.
                 let url = |path: &Path| format!("ftp://127.0.0.1:{port}/{}", path.display());
                 match way {
                     Way::Get => command.arg(url(from)).arg("-o").arg(to),
@@ -89,7 +89,7 @@ impl Client {
         command
     }
 
-    /// Runs the command; returns what it has said.
+    /// Runs the command, and returns its output.
     pub(super) fn run(
         self,
         command: &mut Command,
@@ -116,7 +116,7 @@ impl Client {
         Ok(said)
     }
 
-    /// How long the transfer took, as the client has said.
+    /// Returns the time of the transfer from the client's output.
     pub(super) fn seconds(self, said: &str, size_bytes: u64) -> Option<f64> {
         match self {
             Self::Curl => {
@@ -125,7 +125,7 @@ impl Client {
                 Some(seconds(total)? - seconds(before)?)
             }
             Self::Tnftp => {
-                // 145864380 bytes received in 00:00 (252.28 MiB/s)
+                // Example: 145864380 bytes received in 00:00 (252.28 MiB/s)
                 let (number, unit) = bracketed(said)?.split_once(' ')?;
                 let unit: f64 = match unit {
                     "KiB/s" => 1024.0,
@@ -136,7 +136,7 @@ impl Client {
                 Some(size_bytes as f64 / (number.parse::<f64>().ok()? * unit))
             }
             Self::InetutilsFtp => {
-                // 145864380 bytes received in 0.195 seconds (715 Mbytes/s)
+                // Example: 145864380 bytes received in 0.195 seconds (715 Mbytes/s)
                 let (_, rest) = summary(said)?.split_once(" in ")?;
                 rest.split(' ').next()?.parse().ok()
             }
@@ -144,7 +144,7 @@ impl Client {
     }
 }
 
-/// The line that a client of the BSD kind says of a transfer.
+/// Returns the line about the transfer that a BSD client prints.
 fn summary(said: &str) -> Option<&str> {
     said.lines()
         .rfind(|line| line.contains(" bytes received in ") || line.contains(" bytes sent in "))

@@ -1,8 +1,8 @@
-//! `sovia bench ftp`: files by FTP between two folders in memory, as the SOVIA papers' tables have them.
+//! `sovia bench ftp`: transfers files by FTP between two folders in memory, like the tables of the SOVIA papers.
 //!
-//! Server and clients are Debian's, unmodified; the layer `sovia` is the very programs of the layer `tcp` with the library
-//! in them. Beside them the papers' way, where `scripts/papers-ftp` has built it: inetutils' programs, changed to say SOCK_VIA
-//! for the data connection. The bound is what the same machine copies from one such folder to the other.
+//! Server and clients are Debian's, unmodified. The layer `sovia` runs the programs of the layer `tcp` with the
+//! library. The layer `sock-via` is the papers' way, if `scripts/papers-ftp` has built it: inetutils' programs, changed
+//! to use SOCK_VIA for the data connection. The upper bound is a copy between two such folders on the same machine.
 
 mod client;
 mod server;
@@ -32,8 +32,8 @@ use crate::output::put_line;
 
 pub(crate) use server::{Args as EndArgs, run as end};
 
-/// Bytes of files, and what was published of them in Mbit/s: TCP over cLAN (LANE), SOVIA
-/// (at ICS'01, table 5, and at CLUSTER'01, table 1).
+/// File sizes in bytes, and published results in Mbit/s: TCP over cLAN (LANE), and SOVIA (ICS'01, table 5, and
+/// CLUSTER'01, table 1).
 const PUBLISHED: [(usize, u32, u32); 4] = [
     (13_827_767, 288, 736),
     (19_090_223, 262, 573),
@@ -41,15 +41,15 @@ const PUBLISHED: [(usize, u32, u32); 4] = [
     (145_864_380, 254, 532),
 ];
 
-/// What carries a file.
+/// Carrier of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Layer {
-    /// The kernel.
+    /// The kernel's TCP.
     Tcp,
-    /// The programs of `Tcp` with the library in them.
+    /// The programs of `Tcp` with the library.
     Sovia,
-    /// Programs that are changed for libsovia.
+    /// Programs changed for libsovia.
     SockVia,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What was measured of one transfer.
+/// Results of a transfer.
 struct Transfer {
     seconds: f64,
     accelerated: bool,
@@ -106,7 +106,7 @@ struct Line {
     accelerated_runs: usize,
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     ensure!(
         nix::unistd::geteuid().is_root(),
@@ -172,14 +172,14 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Where `make setup` unpacks packages: beside the build that this program is of.
+/// Returns the folder in which `make setup` unpacks packages, beside this program's build.
 fn unpacked() -> anyhow::Result<PathBuf> {
     let own = env::current_exe().context("cannot find the path of this program")?;
     let target = own.ancestors().nth(2).context("cannot find the build folder of this program")?;
     Ok(target.join("unpacked"))
 }
 
-/// The clients to measure, and where they are.
+/// Returns the clients to measure, with their paths.
 fn clients(args: &Args, programs: &Path) -> anyhow::Result<Vec<(Client, PathBuf)>> {
     let asked = if args.client.is_empty() { Client::value_variants() } else { &args.client };
     let mut found = Vec::new();
@@ -194,14 +194,14 @@ fn clients(args: &Args, programs: &Path) -> anyhow::Result<Vec<(Client, PathBuf)
     Ok(found)
 }
 
-/// A folder in memory with a file to be served, and room for what comes of it.
+/// A folder in memory with a file for the server, and room for the received file.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(size: usize) -> anyhow::Result<Self> {
         let folder = Self(PathBuf::from(format!("/dev/shm/sovia-bench-ftp-{}", this::id())));
         fs::create_dir(&folder.0).with_context(|| format!("cannot make {}", folder.0.display()))?;
-        // No two blocks are the same.
+        // Every block is different.
         let mut file = File::create(folder.served())?;
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut block = vec![0; 1 << 16];
@@ -228,7 +228,7 @@ impl Folder {
         self.0.join("came")
     }
 
-    /// Seconds that a copy takes, by reads and writes of 64 KB.
+    /// Returns the time of a copy by reads and writes of 64 KB, in seconds.
     fn copy(&self) -> anyhow::Result<f64> {
         let (mut from, mut to) = (File::open(self.served())?, File::create(self.came())?);
         let mut block = vec![0; 1 << 16];
@@ -242,7 +242,7 @@ impl Folder {
         }
     }
 
-    /// Whether what came is what was served.
+    /// Returns true if the received file is equal to the served one.
     fn is_whole(&self) -> anyhow::Result<bool> {
         let (mut one, mut other) = (File::open(self.served())?, File::open(self.came())?);
         if one.metadata()?.len() != other.metadata()?.len() {
@@ -264,18 +264,18 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left of it goes with the machine's memory.
+        // If this fails, the files stay until the machine stops.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A server of its own.
+/// A server process and its settings.
 struct Round<'a> {
     folder: &'a Folder,
     library: Option<&'a Path>,
     board: Option<&'a Board>,
     port: u16,
-    /// It ends with this value.
+    /// The server, which ends when this value is dropped.
     _server: Process,
 }
 
@@ -315,11 +315,11 @@ impl<'a> Round<'a> {
         process::without_library(&mut command);
         match (self.library, self.board) {
             (Some(library), Some(board)) => process::with_library(&mut command, library, board)?,
-            // libsovia counts there, too.
+            // libsovia also counts on this page.
             (None, Some(board)) => _ = command.env(names::STATS, board.path()),
             (_, None) => {}
         }
-        // What a copy or an earlier transfer has left would be written over, which takes less time.
+        // Overwriting a file from a copy or an earlier transfer would take less time, so the file is removed first.
         match fs::remove_file(self.folder.came()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}

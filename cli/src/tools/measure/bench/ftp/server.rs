@@ -1,5 +1,5 @@
-//! The server's end: `ftp-end FOLDER FTPD`. It starts the server for each connection as inetd does, on 0, 1 and 2, and with
-//! an account that it alone sees.
+//! The server's end: `ftp-end FOLDER FTPD`. It starts the server for each connection like inetd, with the connection as
+//! descriptors 0, 1 and 2. The server sees an account that no other process sees.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use sovia_control::env as names;
 use crate::measure::bench::process::{self, WATCHDOG_SECONDS};
 use crate::output::put_line;
 
-/// The account, whose files are the machine's root's.
+/// The account. Its files belong to the machine's root.
 pub(super) const USER: &str = "root";
 pub(super) const PASSWORD: &str = "x";
-/// Of the password, by crypt(3).
+/// The password, hashed by crypt(3).
 const HASH: &str = "$6$sovia$TTzeR9MgXmaqjhqw91OidAXR2Q.ierp6Aq9gXQs/knrZehVvKA9MxjW1XJ/eVW3KWHEorGtSldbfMdAcxEDsl1";
 
 /// What is served, and by what.
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     stats: Option<PathBuf>,
 }
 
-/// Says its port, and serves until it is killed.
+/// Prints its port, and serves until it is killed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
     take_accounts(&args.folder).context("cannot make an account for the server")?;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     }
 }
 
-/// In a mount namespace of its own, the folder's accounts stand in the place of the machine's.
+/// Puts the folder's account files in the place of the machine's, in a new mount namespace.
 fn take_accounts(folder: &Path) -> anyhow::Result<()> {
     let shown = folder.display();
     for (name, text) in [
@@ -65,7 +65,7 @@ fn take_accounts(folder: &Path) -> anyhow::Result<()> {
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
     for name in ["passwd", "shadow", "group", "ftpusers"] {
         let place = Path::new("/etc").join(name);
-        // What is not there has nothing to be put in its place.
+        // A missing file need not be replaced.
         if place.exists() {
             mount(Some(&folder.join(name)), &place, NONE, MsFlags::MS_BIND, NONE)?;
         }

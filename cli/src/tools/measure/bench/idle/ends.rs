@@ -1,4 +1,4 @@
-//! The two ends: a server that answers each byte, and a client with all the connections.
+//! The two ends: a server that answers each message, and a client that has all connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,20 +12,20 @@ use super::{Errand, Measured, Peer};
 use crate::measure::bench::process::WATCHDOG_SECONDS;
 use crate::output::put_line;
 
-/// Bytes of a message.
+/// Size of a message in bytes.
 const MESSAGE: usize = 64;
-/// Round trips by which a connection's ends have met, one after the other.
+/// Number of round trips on a new connection, after which its ends have completed the rendezvous.
 const WARM: u32 = 40;
-/// Events taken by one call.
+/// Largest number of events that one call takes.
 const EVENTS: usize = 64;
-/// The listener, among the connections of the server's set.
+/// Number of the listener in the server's epoll set.
 const LISTENER: u64 = u64::MAX;
 
-/// One process of a measurement.
+/// Runs one process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let errand: Errand =
         serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
-    // SAFETY: alarm has no conditions; the signal's default action ends this process.
+    // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(errand.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match errand.peer {
         Some(peer) => put_line!("{}", serde_json::to_string(&ask(&errand, peer)?)?)?,
@@ -38,19 +38,19 @@ fn set() -> anyhow::Result<Epoll> {
     Ok(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?)
 }
 
-/// What there is news of.
+/// Waits for events of an epoll set.
 fn news<'a>(set: &Epoll, events: &'a mut [EpollEvent; EVENTS]) -> anyhow::Result<&'a [EpollEvent]> {
     loop {
         match set.wait(events, EpollTimeout::NONE) {
             Ok(count) => return Ok(&events[..count]),
-            // It was stopped, or looked at by a tracer.
+            // The process was stopped, or a tracer attached.
             Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Answers every message until so many connections have come and gone.
+/// Answers every message until `open` connections have come and gone.
 fn answer(open: u32) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let at = Peer { port: listener.local_addr()?.port(), pid: std::process::id() };
@@ -85,14 +85,14 @@ fn answer(open: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The client's connections, in one set.
+/// The client's connections, in one epoll set.
 struct Connections {
     set: Epoll,
     streams: Vec<TcpStream>,
 }
 
 impl Connections {
-    /// Opens connections until there are so many, and warms each.
+    /// Opens connections until there are `count`, and warms up each.
     fn open(&mut self, peer: Peer, count: u32) -> anyhow::Result<()> {
         while self.streams.len() < count as usize {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, peer.port))
@@ -110,7 +110,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Has the first so many carry a message each at a time: round trips per second.
+    /// Keeps one message in flight on each of the first `busy` connections. Returns the round trips per second.
     fn keep_busy(&mut self, busy: u32, seconds: f64) -> anyhow::Result<f64> {
         let mut message = [2; MESSAGE];
         for stream in &mut self.streams[..busy as usize] {
@@ -152,7 +152,7 @@ fn ask(errand: &Errand, peer: Peer) -> anyhow::Result<Measured> {
     Ok(Measured { kb_each, alone, among })
 }
 
-/// The proportional set size of both processes, in KB.
+/// Returns the proportional set size of both processes, in KB.
 fn memory_of_both(peer: Peer) -> anyhow::Result<u64> {
     Ok(memory(std::process::id())? + memory(peer.pid)?)
 }

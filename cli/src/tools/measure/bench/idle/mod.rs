@@ -1,8 +1,8 @@
-//! `sovia bench idle`: many connections open at once, of which a few are busy, over TCP and over Sovia in turn.
+//! `sovia bench idle`: many open connections, a few of them busy, over TCP and over Sovia in turn.
 //!
-//! Both ends wait by epoll, with all connections in one set each. What is measured: the memory of both processes for each
-//! connection (PSS, so that shared pages count once; the kernel's own memory of a socket is in no process), and what
-//! the busy ones carry alone and among the idle ones.
+//! Each end waits by epoll, with all its connections in one set. The measurement has two results. One is the memory of
+//! both processes per connection: the PSS, so that shared pages count once. It does not contain the kernel's memory for
+//! sockets. The other is the rate of the busy connections, alone and among idle ones.
 
 mod ends;
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What one process is told. A server is told no peer: it says where it listens.
+/// Task of one process. A server gets no peer: it prints its own address.
 #[derive(Debug, Serialize, Deserialize)]
 struct Errand {
     open: u32,
@@ -51,21 +51,21 @@ struct Errand {
     peer: Option<Peer>,
 }
 
-/// The server, as its client is told.
+/// The server's address, for the client.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Peer {
     port: u16,
     pid: u32,
 }
 
-/// What a client has measured.
+/// Results of a client.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Measured {
-    /// Memory of both ends for each connection that was opened beside the busy ones, in KB.
+    /// Memory of both ends per additional connection, in KB.
     kb_each: f64,
-    /// Round trips per second of the busy ones, before the others were opened.
+    /// Round trips per second of the busy connections, before the others were opened.
     alone: f64,
-    /// The same among the others.
+    /// Round trips per second of the busy connections among the others.
     among: f64,
 }
 
@@ -79,15 +79,15 @@ struct Line {
     kb_each: f64,
     alone_per_second: f64,
     among_per_second: f64,
-    /// How much longer the busy ones took among the others: the median of the runs, the least and the most.
+    /// Slowdown of the busy connections by the others: median, minimum and maximum of the runs.
     cost: f64,
     cost_min: f64,
     cost_max: f64,
-    /// Ends that left TCP, of two for each connection; the least of the runs.
+    /// Number of ends that left TCP, two for each connection; the minimum of the runs.
     accelerated_ends: u64,
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     ensure!(args.busy < args.open, "--busy {} must be less than --open {}", args.busy, args.open);
     allow_descriptors(args.open)?;
@@ -121,7 +121,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// One descriptor for each connection in each process, and some for the rest.
+/// Raises the limit of descriptors: each process needs one per connection, and some more.
 fn allow_descriptors(open: u32) -> anyhow::Result<()> {
     const REST: u64 = 1024;
     let needed = u64::from(open) + REST;
@@ -137,7 +137,7 @@ fn allow_descriptors(open: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server and a client of their own, with the library where there is a board for it.
+/// Runs a new server and a new client, with the library if `board` is given.
 fn round(args: &Args, board: Option<&Board>) -> anyhow::Result<Measured> {
     let Args { open, busy, seconds, .. } = *args;
     let mut server = start(&Errand { open, busy, seconds, peer: None }, board)?;

@@ -1,5 +1,5 @@
-//! The hardware's limit for streams: a ring of bytes, one copy in and one copy out, in steps so
-//! that both copies run at the same time within the cache.
+//! The hardware's limit for streams: a ring of bytes, with one copy in and one copy out. The copies are in steps, so
+//! that both run at the same time within the cache.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Link, spin};
 
-/// Bytes in a ring: within every second-level cache.
+/// Size of a ring in bytes. It fits into every second-level cache.
 const RING_BYTES: usize = 256 << 10;
-/// Bytes that one end copies before it tells the other.
+/// Number of bytes that one end copies before it publishes its position.
 const STEP_BYTES: usize = 16 << 10;
 
-/// A number of bytes since the start, alone in its cache line.
+/// Number of bytes since the start, in a cache line of its own.
 #[repr(C, align(128))]
 struct Position(AtomicU64);
 
-/// The ring in shared memory, from one sender to one receiver.
+/// A ring in shared memory, from one sender to one receiver.
 #[repr(C)]
 pub(in crate::measure::bench) struct ByteQueue {
     sent: Position,
@@ -25,13 +25,13 @@ pub(in crate::measure::bench) struct ByteQueue {
 }
 
 impl ByteQueue {
-    /// Where the byte at `position` is.
+    /// Returns the address of the byte at `position`.
     fn at(&self, position: u64) -> *mut u8 {
         self.data.get().cast::<u8>().wrapping_add(position as usize % RING_BYTES)
     }
 }
 
-/// Bytes from `position` to the end of the ring.
+/// Returns the number of bytes from `position` to the end of the ring.
 fn before_wrap(position: u64) -> usize {
     RING_BYTES - position as usize % RING_BYTES
 }
@@ -41,15 +41,15 @@ pub(in crate::measure::bench) struct Bytes<'a> {
     to: &'a ByteQueue,
     from: &'a ByteQueue,
     sent: u64,
-    /// What `to.received` was when last looked at.
+    /// Last value read from `to.received`.
     taken: u64,
     received: u64,
-    /// What `from.sent` was when last looked at.
+    /// Last value read from `from.sent`.
     given: u64,
 }
 
 impl<'a> Bytes<'a> {
-    /// Over fresh rings.
+    /// Makes an end of two new rings.
     pub(in crate::measure::bench) fn new((to, from): (&'a ByteQueue, &'a ByteQueue)) -> Self {
         Self { to, from, sent: 0, taken: 0, received: 0, given: 0 }
     }
@@ -72,8 +72,8 @@ impl Link for Bytes<'_> {
             }
             let free = RING_BYTES - (self.sent - self.taken) as usize;
             let len = data.len().min(free).min(STEP_BYTES).min(before_wrap(self.sent));
-            // SAFETY: `len` bytes from there lie within the ring and are free: the receiver has
-            // copied them out, as its position says, and waits for ours.
+            // SAFETY: the `len` bytes are inside the ring and free. The receiver's position says that it has copied
+            // them out, and the receiver does not read them again before this end's position has passed them.
             unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.to.at(self.sent), len) };
             self.sent += len as u64;
             self.to.sent.0.store(self.sent, Ordering::Release);
@@ -97,8 +97,8 @@ impl Link for Bytes<'_> {
             }
             let len =
                 (data.len() - done).min(there).min(STEP_BYTES).min(before_wrap(self.received));
-            // SAFETY: `len` bytes from there lie within the ring and are full: the sender's
-            // position says so, and it does not touch them before ours has passed them.
+            // SAFETY: the `len` bytes are inside the ring and full, as the sender's position says. The sender does not
+            // write them again before this end's position has passed them.
             unsafe {
                 let to = data[done..done + len].as_mut_ptr();
                 std::ptr::copy_nonoverlapping(self.from.at(self.received), to, len);

@@ -1,4 +1,4 @@
-//! The limit where both ends sleep: an eventfd each way. It carries no data but the first byte.
+//! The limit if both ends sleep: an eventfd in each direction. It carries only the first byte of a message.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ pub(in crate::measure::bench) struct Eventfds {
 }
 
 impl Eventfds {
-    /// From the eventfd of the requests and that of the responses.
+    /// Makes an end from the eventfds for requests and for responses.
     pub(in crate::measure::bench) fn new(there: File, back: File, role: Role) -> Self {
         match role {
             Role::Requester => Self { to: there, from: back },
@@ -24,7 +24,7 @@ impl Eventfds {
 
 impl Link for Eventfds {
     fn send(&mut self, data: &[u8]) -> io::Result<()> {
-        // Adding nothing would not wake the reader.
+        // A write of 0 would not wake the reader.
         let token = u64::from(data.first().copied().unwrap_or(0)) + 1;
         self.to.write_all(&token.to_ne_bytes())
     }

@@ -1,4 +1,4 @@
-//! One end of a connection over some layer, with no more than the scenarios need.
+//! One end of a connection over any layer, with the operations that the scenarios need.
 
 pub(super) mod bytes;
 pub(super) mod eventfd;
@@ -19,16 +19,16 @@ pub(super) trait Link {
     /// Sends all of `data`.
     fn send(&mut self, data: &[u8]) -> io::Result<()>;
 
-    /// Sends what is held back to be combined with more, where anything is.
+    /// Sends bytes that the layer holds back to combine them with later ones.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Receives at least one byte and at most all that fits; returns how many. The end of the
+    /// Receives at least one byte and at most `data.len()` bytes. Returns the number of bytes. The end of the
     /// connection is an error.
     fn receive(&mut self, data: &mut [u8]) -> io::Result<usize>;
 
-    /// Receives as much as fits.
+    /// Receives `data.len()` bytes.
     fn receive_all(&mut self, mut data: &mut [u8]) -> io::Result<()> {
         while !data.is_empty() {
             let len = self.receive(data)?;
@@ -38,10 +38,10 @@ pub(super) trait Link {
     }
 }
 
-/// Spins until `ready` gives something.
+/// Spins until `ready` returns a value.
 fn spin<T>(mut ready: impl FnMut() -> Option<T>) -> T {
     loop {
-        // The other end answers within some hundred turns, unless it does not run at all.
+        // The other end answers within some hundred rounds, unless its process does not run.
         for _ in 0..1 << 16 {
             if let Some(value) = ready() {
                 return value;

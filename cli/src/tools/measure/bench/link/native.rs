@@ -1,4 +1,4 @@
-//! Sockets of libsovia's, by the calls that a C program makes: the library is loaded when it is asked for.
+//! Sockets of libsovia, by the calls that a C program makes. The library is loaded at the first use.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
@@ -11,10 +11,10 @@ use anyhow::{Context, ensure};
 
 use super::Link;
 
-/// A socket type of sovia.h's.
+/// Socket type from sovia.h.
 const SOCK_VIA: c_int = 12;
 
-/// The calls that are made, as sovia.h declares them.
+/// The used functions, as sovia.h declares them.
 pub(in crate::measure::bench) struct Library {
     socket: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int,
     bind: unsafe extern "C" fn(c_int, *const libc::sockaddr, libc::socklen_t) -> c_int,
@@ -32,7 +32,7 @@ impl Library {
     /// Loads libsovia.
     pub(in crate::measure::bench) fn open(path: &Path) -> anyhow::Result<Arc<Self>> {
         let name = CString::new(path.as_os_str().as_bytes())?;
-        // SAFETY: a name that ends with a zero; the library stays loaded as long as this process.
+        // SAFETY: the name is a C string. The library is never closed, and its constructors have no preconditions.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         ensure!(!handle.is_null(), "cannot load {}", path.display());
         // SAFETY: each function has the type that sovia.h declares for its name.
@@ -53,38 +53,38 @@ impl Library {
     }
 
     fn socket(self: &Arc<Self>) -> anyhow::Result<Native> {
-        // SAFETY: numbers alone.
+        // SAFETY: takes numbers only.
         let fd = unsafe { (self.socket)(libc::AF_INET, SOCK_VIA, 0) };
         Ok(Native { fd: checked(fd)?, library: self.clone() })
     }
 }
 
-/// A function of a library that is loaded.
+/// Returns a function of a loaded library.
 ///
 /// # Safety
-/// `F` is the type of a pointer to that function.
+/// `F` must be the type of a pointer to this function.
 unsafe fn symbol<F: Copy>(library: *mut c_void, name: &CStr) -> anyhow::Result<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: a library that is loaded, and a name.
+    // SAFETY: the library is loaded, and the name is a C string.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     ensure!(!found.is_null(), "cannot find {} in libsovia", name.to_string_lossy());
-    // SAFETY: as the caller promises; both are pointers.
+    // SAFETY: the caller promises that `F` is the function's pointer type, and both types have the same size.
     Ok(unsafe { transmute_copy(&found) })
 }
 
-/// A connection, or what listens for one.
+/// A connection or a listener.
 pub(in crate::measure::bench) struct Native {
     fd: c_int,
     library: Arc<Library>,
 }
 
-/// Listens on a port of the kernel's choice at 127.0.0.1.
+/// Listens at 127.0.0.1, on a port that the kernel chooses.
 pub(in crate::measure::bench) fn listen(library: &Arc<Library>) -> anyhow::Result<(Native, u16)> {
     let socket = library.socket()?;
     let mut at = loopback(0);
     let mut length = size_of_val(&at) as libc::socklen_t;
     let address = (&raw mut at).cast::<libc::sockaddr>();
-    // SAFETY: an address of that length, which outlives the calls.
+    // SAFETY: `at` is a live address of `length` bytes.
     unsafe {
         checked((library.bind)(socket.fd, address, length)).context("bind")?;
         checked((library.listen)(socket.fd, 1)).context("listen")?;
@@ -93,7 +93,7 @@ pub(in crate::measure::bench) fn listen(library: &Arc<Library>) -> anyhow::Resul
     Ok((socket, u16::from_be(at.sin_port)))
 }
 
-/// Connects to that port.
+/// Connects to a port at 127.0.0.1.
 pub(in crate::measure::bench) fn connect(
     library: &Arc<Library>,
     port: u16,
@@ -101,7 +101,7 @@ pub(in crate::measure::bench) fn connect(
     let socket = library.socket()?;
     let at = loopback(port);
     let length = size_of_val(&at) as libc::socklen_t;
-    // SAFETY: an address of that length, which outlives the call.
+    // SAFETY: `at` is a live address of `length` bytes.
     checked(unsafe { (library.connect)(socket.fd, (&raw const at).cast(), length) })?;
     Ok(socket)
 }
@@ -110,17 +110,17 @@ impl Native {
     /// Accepts the one connection.
     pub(in crate::measure::bench) fn accept(self) -> anyhow::Result<Self> {
         let none = std::ptr::null_mut();
-        // SAFETY: the address is not asked for.
+        // SAFETY: null pointers mean that no address is requested.
         let fd = unsafe { (self.library.accept)(self.fd, none, std::ptr::null_mut()) };
         Ok(Self { fd: checked(fd)?, library: self.library.clone() })
     }
 
-    /// Switches TCP_NODELAY.
+    /// Sets TCP_NODELAY.
     pub(in crate::measure::bench) fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         let value = c_int::from(nodelay);
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
         let length = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: a number, which outlives the call.
+        // SAFETY: `value` is a live local of `length` bytes.
         let done = unsafe {
             (self.library.setsockopt)(self.fd, level, name, (&raw const value).cast(), length)
         };
@@ -131,7 +131,7 @@ impl Native {
 impl Link for Native {
     fn send(&mut self, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
-            // SAFETY: reads `data.len()` bytes at `data`, which are there.
+            // SAFETY: `data` has `data.len()` readable bytes.
             let len = unsafe { (self.library.write)(self.fd, data.as_ptr().cast(), data.len()) };
             data = &data[usize::try_from(len).map_err(|_| io::Error::last_os_error())?..];
         }
@@ -144,7 +144,7 @@ impl Link for Native {
     }
 
     fn receive(&mut self, data: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: writes at most `data.len()` bytes to `data`, where there is room for them.
+        // SAFETY: `data` has room for `data.len()` bytes.
         let len = unsafe { (self.library.read)(self.fd, data.as_mut_ptr().cast(), data.len()) };
         match usize::try_from(len) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -156,7 +156,7 @@ impl Link for Native {
 
 impl Drop for Native {
     fn drop(&mut self) {
-        // SAFETY: a descriptor of this library's, which nothing uses any more.
+        // SAFETY: this value owns the descriptor, and no code uses it afterwards.
         unsafe { (self.library.close)(self.fd) };
     }
 }

@@ -1,15 +1,15 @@
-//! NetPIPE's module for VIA (Euro-Par 2001, section 3), on any NIC: how blocks of any length travel over a VI whose
-//! messages have a greatest length.
+//! NetPIPE's module for VIA (Euro-Par 2001, section 3), on any NIC: sends blocks of any length over a VI with a limited
+//! message length.
 //!
-//! - The receives are a ring of descriptors, each with a buffer of MaxTransferSize in registered memory. All are
-//!   posted before the connection is made, and each again once its message has been looked at.
-//! - A block is sent in fragments of MaxTransferSize from a pool of registered memory, by a ring of send descriptors: nothing
-//!   is registered or copied for it. The receiver finds it in its buffers.
-//! - After as many fragments as the receiver has descriptors the sender waits for a "continue" message. The receiver sends
-//!   one when it has used up its descriptors, has posted all of them again, and expects more.
+//! - The receives are a ring of descriptors, each with a buffer of MaxTransferSize in registered memory. All are posted
+//!   before the connection is made. Each is posted again after its message has been read.
+//! - A block is sent in fragments of MaxTransferSize from a pool of registered memory, by a ring of send descriptors.
+//!   So no memory is registered or copied for a block. The receiver leaves the block in its buffers.
+//! - The sender waits for a "continue" message after as many fragments as the receiver has descriptors. The receiver
+//!   sends this message when it has used up its descriptors, has posted all of them again, and expects more.
 //!
-//! The ends take turns, as NetPIPE's do: whatever an end sends says as well that all that came to it has been received
-//! and that its descriptors are posted. So fragments count from the last message of the other end on, over several
+//! The ends take turns, as in NetPIPE. So each message also tells the peer that this end has received everything and
+//! posted its descriptors. An end therefore counts fragments since the last message from the other end, over several
 //! blocks.
 
 use std::io;
@@ -24,40 +24,40 @@ use via::{
 use super::{Link, spin};
 use crate::measure::bench::task::Wait;
 
-/// Descriptors of a ring: of the receives, and of the sends.
+/// Number of descriptors in each ring: receives and sends.
 pub(in crate::measure::bench) const RING: usize = 32;
-/// Distance of descriptors, in bytes.
+/// Distance between descriptors in bytes.
 const DESCRIPTOR_BYTES: usize = 64;
 const DISCRIMINATOR: &[u8] = b"netpipe";
-/// The immediate data of a "continue" message, which has no bytes. Fragments have no immediate data.
+/// Immediate data of a "continue" message, which has no bytes. Fragments have no immediate data.
 const CONTINUE: u32 = 1;
 
 /// One end.
 pub(in crate::measure::bench) struct Module<N: Nic> {
-    /// Before the NIC, which it is of.
+    /// Declared before the NIC, so that it is dropped first.
     vi: N::Vi,
-    /// Kept open.
+    /// Keeps the NIC open.
     nic: N,
     wait: Wait,
     memory: Memory,
     handle: MemHandle,
     transfer_max: usize,
-    /// Where receives' buffers lie, and the pool.
+    /// Offsets of the receive buffers and of the pool.
     buffers: usize,
     pool: usize,
     pool_len: usize,
-    /// Sends so far, and of those the ones that have been found done.
+    /// Number of sends, and number of sends known to be complete.
     sent: usize,
     done: usize,
-    /// Fragments sent since the other end sent something, and received since this end did.
+    /// Fragments sent since the other end's last message, and fragments received since this end's last message.
     unanswered: usize,
     taken: usize,
-    /// "Continue" messages that this end has sent.
+    /// Number of "continue" messages that this end has sent.
     #[cfg(test)]
     continues: u64,
 }
 
-/// What is wrong with a conversation of the module's.
+/// Error of the module's protocol.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("the VI has failed: {0}")]
@@ -73,7 +73,7 @@ enum Fault {
 }
 
 impl<N: Nic> Module<N> {
-    /// An end on a NIC, for blocks of up to `longest` bytes; its receives are posted, and it is not connected.
+    /// Makes an end on a NIC, for blocks of up to `longest` bytes. Its receives are posted, and it is not connected.
     pub(in crate::measure::bench) fn new(
         nic: N,
         wait: Wait,
@@ -130,7 +130,7 @@ impl<N: Nic> Module<N> {
     pub(in crate::measure::bench) fn connect(self, host: &[u8]) -> anyhow::Result<Self> {
         let own = self.own();
         let server = NetAddress::new(host, DISCRIMINATOR);
-        // The responder is about to wait.
+        // The responder may not wait yet.
         let connected = spin(|| match self.vi.connect_request(&own, &server, None) {
             Err(ConnectError::NoMatch) => None,
             other => Some(other),
@@ -152,13 +152,13 @@ impl<N: Nic> Module<N> {
         io::Error::other(fault)
     }
 
-    /// What ends a conversation whose VI does not go on.
+    /// Returns the error for a VI that has failed.
     fn broken(&self) -> io::Error {
         let cause = self.vi.cause().map_or("unknown cause".to_owned(), |it| it.to_string());
         Self::fault(Fault::Broken(cause))
     }
 
-    /// Waits for what `done` looks for and `wait` waits for.
+    /// Waits for a completion: by polling with `done` or by blocking with `wait`.
     fn completed<E>(
         &self,
         done: impl Fn(&N::Vi) -> Done,
@@ -176,9 +176,9 @@ impl<N: Nic> Module<N> {
         completion.ok_or_else(|| self.broken())
     }
 
-    /// Posts the next descriptor of the ring of sends, once it is free.
+    /// Posts the next send descriptor of the ring, after it has become free.
     fn post(&mut self, from: usize, len: usize, immediate: Option<u32>) -> io::Result<()> {
-        // Those that are done go back to the ring; only for the oldest of a full ring is waited.
+        // Completed sends return to the ring. If the ring is full, waits for the oldest one.
         while self.done < self.sent {
             if self.sent - self.done == RING {
                 self.completed(Vi::send_done, |vi| vi.send_wait(None))?;
@@ -203,7 +203,7 @@ impl<N: Nic> Module<N> {
         Ok(())
     }
 
-    /// The next message; its descriptor is posted again by `repost`.
+    /// Waits for the next message. `repost` posts its descriptor again.
     fn arrival(&mut self) -> io::Result<Completion> {
         let arrival = self.completed(Vi::recv_done, |vi| vi.recv_wait(None))?;
         self.unanswered = 0;
@@ -216,7 +216,7 @@ impl<N: Nic> Module<N> {
 }
 
 impl<N: Nic> Link for Module<N> {
-    /// Sends a block from the pool: of `data` its length and its first byte.
+    /// Sends a block from the pool, with the length and the first byte of `data`.
     fn send(&mut self, data: &[u8]) -> io::Result<()> {
         if data.len() > self.pool_len {
             return Err(Self::fault(Fault::Block(data.len(), self.pool_len)));
@@ -241,7 +241,7 @@ impl<N: Nic> Link for Module<N> {
         Ok(())
     }
 
-    /// Receives a fragment, which stays in its buffer but for its first byte.
+    /// Receives a fragment, and copies only its first byte.
     fn receive(&mut self, data: &mut [u8]) -> io::Result<usize> {
         if self.taken == RING {
             self.post(0, 0, Some(CONTINUE))?;
@@ -277,7 +277,7 @@ mod tests {
         Config::new(Place::Udp(([127, 0, 0, 1], 0).into())).open().unwrap()
     }
 
-    /// Blocks there and back; the continues that the responder has sent after each.
+    /// Sends blocks there and back. Returns the number of continues that the responder has sent after each block.
     fn continues(wait: Wait, blocks: &[usize]) -> Vec<u64> {
         let longest = *blocks.iter().max().unwrap();
         let (tell, told) = channel();
@@ -294,7 +294,7 @@ mod tests {
                     continues.push(module.continues);
                     module.send(&bytes).unwrap();
                 }
-                // Its last block is on its way until the other end is content.
+                // The last block may be in flight until the other end disconnects.
                 let _ = module.vi.recv_wait(None);
                 continues
             });

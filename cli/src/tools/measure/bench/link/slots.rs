@@ -1,5 +1,5 @@
-//! The hardware's limit for small messages: a ring of slots of one cache line each, with data
-//! and sequence number in the same line, so that a message costs one hand-over of a line.
+//! The hardware's limit for small messages: a ring of slots of one cache line each. Data and sequence number are in the
+//! same line, so a message costs the transfer of one line.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Link, spin};
 
-/// Bytes of a message in one slot.
+/// Size of a slot's data in bytes.
 const SLOT_BYTES: usize = 60;
-/// Slots in a ring.
+/// Number of slots in a ring.
 const SLOTS: usize = 1024;
-/// Messages beyond this go faster through [`bytes`](super::bytes), in bytes.
+/// Largest message for slots. A longer one is faster through [`bytes`](super::bytes).
 pub(in crate::measure::bench) const MESSAGE_BYTES_MAX: usize = 4 * SLOT_BYTES;
 
 #[repr(C, align(64))]
 struct Slot {
-    /// One more than the position of the message in it; positions never repeat within a lap.
+    /// Position of the message in the slot plus 1. Positions do not repeat within a lap.
     sequence: AtomicU32,
     data: UnsafeCell<[u8; SLOT_BYTES]>,
 }
 
-/// The ring in shared memory, from one sender to one receiver.
+/// A ring in shared memory, from one sender to one receiver.
 #[repr(C, align(64))]
 pub(in crate::measure::bench) struct SlotQueue {
-    /// Position up to which the receiver has emptied slots; told now and then.
+    /// Position up to which the receiver has emptied slots. The receiver updates it now and then.
     taken: AtomicU32,
     slots: [Slot; SLOTS],
 }
@@ -35,13 +35,13 @@ pub(in crate::measure::bench) struct Slots<'a> {
     from: &'a SlotQueue,
     message_bytes: usize,
     sent: u32,
-    /// What `to.taken` was when last looked at.
+    /// Last value read from `to.taken`.
     taken: u32,
     received: u32,
 }
 
 impl<'a> Slots<'a> {
-    /// For messages of `message_bytes` each, all the same.
+    /// Makes an end for messages of `message_bytes` each.
     pub(in crate::measure::bench) fn new(
         (to, from): (&'a SlotQueue, &'a SlotQueue),
         message_bytes: usize,
@@ -58,8 +58,8 @@ impl<'a> Slots<'a> {
         for chunk in data.chunks_mut(SLOT_BYTES) {
             spin(|| self.is_there().then_some(()));
             let slot = &self.from.slots[self.received as usize % SLOTS];
-            // SAFETY: the sequence number says that the sender has filled this slot, and it does
-            // not touch it again before `taken` says so.
+            // SAFETY: the sequence number says that the sender has filled this slot. The sender does not write to it
+            // again before `taken` has passed it.
             chunk.copy_from_slice(unsafe { &(&*slot.data.get())[..chunk.len()] });
             self.received = self.received.wrapping_add(1);
             if (self.received as usize).is_multiple_of(SLOTS / 4) {
@@ -80,8 +80,8 @@ impl Link for Slots<'_> {
                 });
             }
             let slot = &self.to.slots[self.sent as usize % SLOTS];
-            // SAFETY: the receiver has emptied this slot, as `taken` says, and does not look into
-            // it before the sequence number says that it is full.
+            // SAFETY: `taken` says that the receiver has emptied this slot. The receiver does not read it again before
+            // the sequence number says that it is full.
             unsafe { (&mut *slot.data.get())[..chunk.len()].copy_from_slice(chunk) };
             self.sent = self.sent.wrapping_add(1);
             slot.sequence.store(self.sent, Ordering::Release);

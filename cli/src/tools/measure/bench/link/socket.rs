@@ -1,7 +1,6 @@
-//! A stream socket, used as programs use it: by libc's `read` and `write`.
+//! A stream socket, used like programs use it: by libc's `read` and `write`.
 //!
-//! By these symbols and not by system calls, so that the library, where it is loaded, stands
-//! before them.
+//! System calls would bypass the library. Calls by libc's symbols go to the library if it is loaded.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::Link;
 
-/// A connected stream socket. Where it is non-blocking, its calls spin.
+/// A connected stream socket. If it is non-blocking, its calls spin.
 pub(in crate::measure::bench) struct Socket {
     fd: OwnedFd,
 }
@@ -22,7 +21,7 @@ impl Socket {
     pub(super) fn set_option(&self, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
         let length = size_of_val(&value) as libc::socklen_t;
         let value = (&raw const value).cast();
-        // SAFETY: a number of that length, which outlives the call.
+        // SAFETY: `value` points to a live value of `length` bytes.
         let done = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, name, value, length) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -31,7 +30,7 @@ impl Socket {
 impl Link for Socket {
     fn send(&mut self, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
-            // SAFETY: reads `data.len()` bytes at `data`, which are there.
+            // SAFETY: `data` has `data.len()` readable bytes.
             let len = unsafe { libc::write(self.fd.as_raw_fd(), data.as_ptr().cast(), data.len()) };
             match usize::try_from(len) {
                 Ok(len) => data = &data[len..],
@@ -43,9 +42,9 @@ impl Link for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         let stream = TcpStream::from(self.fd.try_clone()?);
-        // Nagle's algorithm lets go when it is switched off.
+        // Setting TCP_NODELAY makes Nagle's algorithm send its bytes.
         match stream.set_nodelay(true).and_then(|()| stream.set_nodelay(false)) {
-            // A Unix socket holds nothing back.
+            // A Unix socket holds no bytes back.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             result => result,
         }
@@ -53,7 +52,7 @@ impl Link for Socket {
 
     fn receive(&mut self, data: &mut [u8]) -> io::Result<usize> {
         loop {
-            // SAFETY: writes at most `data.len()` bytes to `data`, where there is room for them.
+            // SAFETY: `data` has room for `data.len()` bytes.
             let len =
                 unsafe { libc::read(self.fd.as_raw_fd(), data.as_mut_ptr().cast(), data.len()) };
             match usize::try_from(len) {
@@ -65,7 +64,7 @@ impl Link for Socket {
     }
 }
 
-/// After a failed call: returns if it is to be tried again.
+/// Handles a failed call. Returns `Ok` if the caller must try again.
 fn wait_or_fail() -> io::Result<()> {
     let error = io::Error::last_os_error();
     match error.kind() {

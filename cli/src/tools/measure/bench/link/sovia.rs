@@ -14,11 +14,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// One end of a stream.
 pub(in crate::measure::bench) struct Sovia<N: Nic + 'static> {
     stream: Stream<N>,
-    /// Combined bytes go at once: nothing that this end does later would send them.
+    /// True if combined bytes must be sent at once, because no later operation of this end would send them.
     is_prompt: bool,
 }
 
-/// The end that waits for the requester.
+/// An end that waits for the requester.
 pub(in crate::measure::bench) struct Listener<N: Nic + 'static>(sovia_stream::Listener<N>);
 
 /// Listens on a NIC.
@@ -37,7 +37,7 @@ impl<N: Nic + 'static> Listener<N> {
     }
 }
 
-/// Connects to the responder's NIC, which is at the host address `host`.
+/// Connects to the responder's NIC at the host address `host`.
 pub(in crate::measure::bench) fn connect<N: Nic + 'static>(
     nic: N,
     host: &[u8],

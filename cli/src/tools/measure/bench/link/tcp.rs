@@ -1,17 +1,17 @@
-//! TCP over loopback: the layers `tcp` and, with the library loaded, `sovia`; and between two hosts.
+//! TCP over loopback, for the layers `tcp` and `sovia` (with the library), and TCP between two hosts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use super::socket::Socket;
 use crate::measure::bench::task::{Scenario, Task, Wait};
 
-/// Listens on a port of the kernel's choice; returns the port as text.
+/// Listens on a port that the kernel chooses. Returns the port as text.
 pub(in crate::measure::bench) fn listen() -> anyhow::Result<(TcpListener, String)> {
     let (listener, at) = listen_at(Ipv4Addr::LOCALHOST.into())?;
     Ok((listener, at.port().to_string()))
 }
 
-/// Listens at an address of this host's, on a port of the kernel's choice.
+/// Listens at an address of this host, on a port that the kernel chooses.
 pub(in crate::measure::bench) fn listen_at(
     ip: IpAddr,
 ) -> anyhow::Result<(TcpListener, SocketAddr)> {
@@ -38,7 +38,7 @@ pub(in crate::measure::bench) fn connect_to(at: SocketAddr, task: &Task) -> anyh
     prepare(TcpStream::connect(at)?, task)
 }
 
-/// Asks for the greatest buffers that the system gives without privileges; what it gives, it halves or caps by itself.
+/// Sets the largest buffers that the system allows without privileges. The kernel caps the requested sizes.
 pub(in crate::measure::bench) fn with_greatest_buffers(socket: Socket) -> anyhow::Result<Socket> {
     for name in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
         socket.set_option(libc::SOL_SOCKET, name, libc::c_int::MAX / 2)?;
@@ -47,7 +47,7 @@ pub(in crate::measure::bench) fn with_greatest_buffers(socket: Socket) -> anyhow
 }
 
 fn prepare(stream: TcpStream, task: &Task) -> anyhow::Result<Socket> {
-    // A stream of large writes is left as programs leave it.
+    // TCP_NODELAY stays off for a stream of large writes, as in most programs.
     stream.set_nodelay(task.scenario != Scenario::Bandwidth)?;
     stream.set_nonblocking(task.wait == Wait::Poll)?;
     Ok(Socket::new(stream.into()))

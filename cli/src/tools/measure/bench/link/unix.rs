@@ -6,13 +6,13 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use super::socket::Socket;
 use crate::measure::bench::task::{Task, Wait};
 
-/// Listens under an abstract name of its own, which is returned.
+/// Listens under a new abstract name, and returns it.
 pub(in crate::measure::bench) fn listen() -> anyhow::Result<(UnixListener, String)> {
     let name = format!("sovia-bench-{}", std::process::id());
     Ok((listen_at(&name)?, name))
 }
 
-/// Listens under this abstract name.
+/// Listens under an abstract name.
 pub(in crate::measure::bench) fn listen_at(name: &str) -> anyhow::Result<UnixListener> {
     Ok(UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?)
 }

@@ -1,10 +1,9 @@
-//! A native Virtual Interface of any NIC, used as programs written for VIA use it:
-//! descriptors are posted and taken, and messages lie in registered memory.
+//! A native Virtual Interface of any NIC, used like programs for VIA use it: descriptors are posted and taken, and
+//! messages are in registered memory.
 //!
-//! So nothing is copied here between a message and a buffer of the scenario but the first byte,
-//! which says whether to go on. A message without a posted receive would break the connection,
-//! so there is a window; it is told of by a message without bytes for every half of it, and a
-//! message of the scenario says that all that went before has been received.
+//! Of each message, only the first byte is copied here: it says whether to continue. A message without a posted receive
+//! would break the connection, so there is a window. The receiver reports each half of the window by a message without
+//! bytes. A message of the scenario also reports that everything before it has been received.
 
 use std::io;
 use std::time::Duration;
@@ -19,48 +18,48 @@ use via::{
 use super::{Link, spin};
 use crate::measure::bench::task::{Role, Task, Wait};
 
-/// Bytes of the longest message on the VI, where the NIC takes as long ones.
+/// Longest message on the VI in bytes, if the NIC allows it.
 const PIECE_BYTES_MAX: usize = 64 << 10;
-/// Most messages on their way; fewer where they would not fit in a second-level cache.
+/// Largest number of messages in flight. It is lower if they would not fit into a second-level cache.
 const WINDOW_MAX: usize = 32;
 const WINDOW_BYTES: usize = 512 << 10;
-/// Messages without bytes that may be on their way at the same time.
+/// Largest number of messages without bytes in flight.
 const TELLING: usize = 4;
-/// Distance of descriptors, in bytes.
+/// Distance between descriptors in bytes.
 const DESCRIPTOR_BYTES: usize = 64;
 const DISCRIMINATOR: &[u8] = b"bench";
 const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
 /// One end of a connected VI.
 pub(in crate::measure::bench) struct Interface<N: Nic> {
-    /// Before the NIC, which it is of.
+    /// Declared before the NIC, so that it is dropped first.
     vi: N::Vi,
     nic: N,
-    /// Bytes of the longest message; longer ones of the scenario are sent in pieces.
+    /// Longest message in bytes. The scenario's longer messages are sent in pieces.
     piece_max: usize,
     memory: Memory,
     wait: Wait,
-    /// What is sent lies behind the buffers to receive into, which are as many. Descriptors stay as they are from one message of a
-    /// length to the next, and the first is used again and again where sends are done when they are posted.
+    /// Lengths in the send descriptors. There are as many send buffers as receive buffers, and they follow the receive
+    /// buffers. A descriptor is rewritten only if the length changes. If a send is complete when its post returns, the
+    /// first descriptor is used each time.
     out_lens: Vec<usize>,
     next: usize,
-    /// Sends that have not been found done.
+    /// Number of sends not known to be complete.
     posted: usize,
-    /// Where the buffers begin, and their distance.
+    /// Offset of the buffers, and the distance between two of them.
     buffers: usize,
     stride: usize,
     handle: MemHandle,
     window: usize,
-    /// Messages that may be sent before the peer has to say that it received some.
+    /// Number of messages that may be sent before the peer reports received ones.
     room: usize,
-    /// Messages received since the peer was last told.
+    /// Number of received messages that the peer does not know of yet.
     untold: usize,
-    /// A receive that is to be posted again. Others are posted, so it can wait until an answer is
-    /// on its way.
+    /// A receive that must be posted again. Others are posted, so this one can wait until an answer has been sent.
     spare: Option<DescriptorAddress>,
 }
 
-/// One end of a connection between this NIC and the other end's; the responder's has the host address `host`.
+/// Connects an end between this NIC and the other end's NIC. The responder's NIC has the host address `host`.
 pub(in crate::measure::bench) fn join<N: Nic>(
     nic: N,
     host: &[u8],
@@ -75,7 +74,7 @@ pub(in crate::measure::bench) fn join<N: Nic>(
         request.accept(&end.vi).map_err(|refused| refused.error)?;
         return Ok(end);
     }
-    // The responder has said where its NIC is, and is about to wait.
+    // The responder has reported its NIC's address, but may not wait yet.
     let connected = spin(|| match end.vi.connect_request(&own, &address, TIMEOUT) {
         Err(ConnectError::NoMatch) => None,
         other => Some(other),
@@ -90,7 +89,7 @@ impl<N: Nic> Interface<N> {
         let piece = task.size_bytes.min(piece_max);
         let window = (WINDOW_BYTES / piece).clamp(2, WINDOW_MAX);
         let receives = window + TELLING;
-        // Descriptors first, then their buffers; the second half of each is for sending.
+        // The memory has the descriptors first, then their buffers. The second half of each is for sending.
         let stride = piece.next_multiple_of(DESCRIPTOR_BYTES);
         let buffers = 2 * receives * DESCRIPTOR_BYTES;
         let memory = Memory::zeroed(buffers + 2 * receives * stride);
@@ -128,13 +127,13 @@ impl<N: Nic> Interface<N> {
         })
     }
 
-    /// Waits until the peer disconnects. The end that sent the last message waits, since the peer may still
-    /// be telling what it has received, and nothing can be sent to a VI that is gone.
+    /// Waits until the peer disconnects. The end that sent the last message must wait: the peer may still report
+    /// received messages, which needs this end's VI.
     pub(in crate::measure::bench) fn linger(&self) {
         while self.vi.recv_wait(TIMEOUT).is_ok_and(|completion| completion.result().is_ok()) {}
     }
 
-    /// What ends a measurement that cannot go on.
+    /// Returns the error for a measurement that cannot continue.
     fn broken(&self) -> io::Error {
         match self.vi.cause() {
             Some(cause) => io::Error::other(format!("the VI is broken: {cause}")),
@@ -142,7 +141,7 @@ impl<N: Nic> Interface<N> {
         }
     }
 
-    /// Sends `len` bytes of a buffer, which begin with `first`.
+    /// Sends `len` bytes of a buffer that begins with `first`.
     fn post(&mut self, len: usize, first: u8) -> io::Result<()> {
         let out = self.out()?;
         let number = self.out_lens.len() + out;
@@ -171,7 +170,7 @@ impl<N: Nic> Interface<N> {
         Ok(())
     }
 
-    /// The number of a free descriptor to send by.
+    /// Returns the number of a free send descriptor. Waits for one if necessary.
     fn out(&mut self) -> io::Result<usize> {
         if self.posted == self.out_lens.len() {
             let done = match self.wait {
@@ -185,7 +184,7 @@ impl<N: Nic> Interface<N> {
         Ok(out)
     }
 
-    /// A send is over.
+    /// Records that a send is over.
     fn sent(&mut self, done: Option<Completion>) -> io::Result<()> {
         let result = done.and_then(|completion| completion.result().ok());
         result.ok_or_else(|| self.broken())?;
@@ -193,14 +192,14 @@ impl<N: Nic> Interface<N> {
         Ok(())
     }
 
-    /// Posts the last receive again.
+    /// Posts the last received descriptor again.
     fn repost(&mut self) -> io::Result<()> {
         let spare = self.spare.take();
         spare.map_or(Ok(()), |spare| self.vi.post_recv(spare)).map_err(io::Error::other)
     }
 
-    /// Takes a message: its bytes, of which the first is put into `data`. Those without any are
-    /// noted here.
+    /// Takes a message. Returns its length, and copies its first byte to `data`. Messages without bytes update the
+    /// window.
     fn take(&mut self, data: &mut [u8]) -> io::Result<usize> {
         self.repost()?;
         let received = match self.wait {
@@ -255,7 +254,7 @@ impl<N: Nic> Link for Interface<N> {
     }
 }
 
-/// A completion, or that there will be none.
+/// Returns a completion; `Some(None)` if none will come, `None` if there is none yet.
 fn taken(done: Done) -> Option<Option<Completion>> {
     match done {
         Done::Completion(completion) => Some(Some(completion)),

@@ -1,11 +1,11 @@
-//! What the providers of here have of the VI Architecture, beside table 1 of ICS 2001.
+//! Attributes of this host's providers, beside table 1 of ICS 2001.
 
 use sovia_nic::AnyNic;
 use via::{Nic, NicAttributes, Reliability};
 
 use super::tables::Table;
 
-/// The published columns: M-VIA, Berkeley VIA, Giganet cLAN.
+/// Published columns: M-VIA, Berkeley VIA, Giganet cLAN.
 const PUBLISHED: [(&str, [&str; 3]); 9] = [
     ("RDMA write", ["no", "no", "yes"]),
     ("RDMA read", ["no", "no", "no"]),
@@ -18,7 +18,7 @@ const PUBLISHED: [(&str, [&str; 3]); 9] = [
     ("MaxTransferSize", ["32768", "102400", "65486"]),
 ];
 
-/// Providers, and the place of a NIC that tells of them.
+/// Providers, each with the place of a NIC from which its attributes are read.
 const PROVIDERS: [(&str, &str); 4] = [
     ("shared memory", "shm:report"),
     ("Ethernet, UDP", "udp:127.0.0.1:0"),
@@ -26,7 +26,7 @@ const PROVIDERS: [(&str, &str); 4] = [
     ("RDMA", "verbs:"),
 ];
 
-/// The table, with those providers that open here.
+/// Returns the table, with the providers that can be opened here.
 pub(super) fn table() -> Table {
     let mut header: Vec<String> = ["", "M-VIA", "Berkeley VIA", "cLAN"].map(str::to_owned).to_vec();
     let mut rows: Vec<Vec<String>> = PUBLISHED
@@ -47,7 +47,7 @@ pub(super) fn table() -> Table {
     Table { title, header, rows, left: (0..4 + PROVIDERS.len()).collect() }
 }
 
-/// In the order of the published rows.
+/// Returns a NIC's attributes in the order of the published rows.
 fn of(it: &NicAttributes) -> [String; PUBLISHED.len()] {
     let yes = |has: bool| if has { "yes" } else { "no" }.to_owned();
     [
@@ -57,7 +57,7 @@ fn of(it: &NicAttributes) -> [String; PUBLISHED.len()] {
         yes(it.reliability.contains(Reliability::RELIABLE_DELIVERY)),
         yes(it.reliability.contains(Reliability::RELIABLE_RECEPTION)),
         yes(it.max_ptags > 0),
-        // Every provider has callbacks: the trait of VIs asks for them.
+        // Every provider has callbacks, because the trait of VIs requires them.
         yes(true),
         yes(it.max_cq > 0),
         it.max_transfer_size.to_string(),

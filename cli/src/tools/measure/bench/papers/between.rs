@@ -1,4 +1,4 @@
-//! `sovia bench hosts`: what is measured between two hosts, without the ports that cannot be had here.
+//! `sovia bench hosts`: measures between two hosts, without the ports that are not available here.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -28,14 +28,14 @@ pub(in crate::measure::bench) struct HostsArgs {
 }
 
 impl HostsArgs {
-    /// Whether it is to be measured.
+    /// Returns true if the user has selected this network.
     fn wants(&self, net: Net) -> bool {
         let port = net.port.is_none_or(|port| self.ports.is_empty() || self.ports.contains(&port));
         port && (self.mtu.is_empty() || self.mtu.contains(&net.link.mtu))
     }
 }
 
-/// Measures between two hosts, without the ports that cannot be had here.
+/// Measures between two hosts, without the ports that are not available here.
 pub(super) fn bench(args: &HostsArgs) -> anyhow::Result<i32> {
     let start = Instant::now();
     let how = &args.one.how;
@@ -84,7 +84,7 @@ pub(super) fn bench(args: &HostsArgs) -> anyhow::Result<i32> {
     super::report(results, &args.one)
 }
 
-/// One of the papers' Ethernets.
+/// Parses the MTU of one of the papers' Ethernets.
 fn parse_mtu(text: &str) -> Result<u32, String> {
     let mtu = text.parse().ok().filter(|mtu| plan::hosts::MTUS.contains(mtu));
     mtu.ok_or_else(|| "expected 1500 or 9000".to_owned())

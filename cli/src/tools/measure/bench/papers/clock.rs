@@ -1,23 +1,23 @@
-//! Ticks for single calls, finer and cheaper than the clock.
+//! Ticks for timing single calls, finer and cheaper than the clock.
 //!
-//! On x86-64 it is the time stamp counter, as in the paper, whose pace is taken against the clock;
-//! elsewhere it is the clock itself. The counter is fenced: a call is over when it has been executed,
-//! and does not run on under the look that ends it.
+//! On x86-64 a tick is one of the time stamp counter, as in the paper. Its rate is measured against the clock. On other
+//! processors the clock itself is used. Fences around the counter make sure that a call has been executed before its
+//! end is read.
 
 use std::time::{Duration, Instant};
 
-/// How long the pace is taken.
+/// Duration of the measurement of the counter's rate.
 const PACE_TIME: Duration = Duration::from_millis(3);
 const COSTS: usize = 20_000;
-/// One of so many times is left out, the longest: those were interrupted.
+/// One of this many times is left out: the longest ones, which were interrupted.
 pub(in crate::measure::bench) const TRIMMED: u64 = 20;
 
-/// The counter now.
+/// Returns the counter's value.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(in crate::measure::bench) fn ticks() -> u64 {
     use core::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: every x86-64 processor has the fence and the counter, which Linux lets programs read.
+    // SAFETY: every x86-64 processor has the fence and the counter, and Linux lets programs read the counter.
     unsafe {
         _mm_lfence();
         let now = _rdtsc();
@@ -26,7 +26,7 @@ pub(in crate::measure::bench) fn ticks() -> u64 {
     }
 }
 
-/// The clock now, in nanoseconds.
+/// Returns the clock's time in nanoseconds.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub(in crate::measure::bench) fn ticks() -> u64 {
@@ -34,17 +34,17 @@ pub(in crate::measure::bench) fn ticks() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// What ticks are worth on this machine.
+/// Rate and cost of ticks on this machine.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::measure::bench) struct Pace {
-    /// Nanoseconds of a tick.
+    /// Nanoseconds per tick.
     tick_ns: f64,
-    /// Ticks that looking at them takes.
+    /// Ticks that one reading of the counter takes.
     cost: f64,
 }
 
 impl Pace {
-    /// Takes the pace, for some milliseconds.
+    /// Measures the rate and the cost, for some milliseconds.
     pub(in crate::measure::bench) fn take() -> Self {
         let (start, from) = (Instant::now(), ticks());
         while start.elapsed() < PACE_TIME {}
@@ -60,7 +60,7 @@ impl Pace {
         Self { tick_ns: time.as_nanos() as f64 / count.max(1) as f64, cost }
     }
 
-    /// Nanoseconds of a call between two looks that were `ticks` apart.
+    /// Returns the nanoseconds of a call between two readings that were `ticks` apart.
     pub(in crate::measure::bench) fn call_ns(self, ticks: f64) -> f64 {
         (ticks - self.cost).max(0.0) * self.tick_ns
     }

@@ -1,4 +1,4 @@
-//! What other commands of `sovia bench` measure, for the report: each is run, and its lines are read.
+//! Results of other commands of `sovia bench`, for the report. Runs each command and reads its lines.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use super::results::Results;
 use super::work::Scenario;
 use super::{Args, stored};
 
-/// Measures a scenario by its command, and adds its figures, or why there are none.
+/// Measures a scenario by its command. Adds its figures, or the reason why there are none.
 pub(super) fn measure(scenario: Scenario, how: &Args, all: &mut Vec<Results>) {
     let read = lines(scenario, how).and_then(|text| stored::read(&text, all));
     if let Err(why) = read {
@@ -29,7 +29,7 @@ fn lines(scenario: Scenario, how: &Args) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// As much as the report's own scenarios have.
+/// Returns arguments that give the command as many runs as the report's own scenarios.
 fn arguments(scenario: Scenario, how: &Args) -> Vec<String> {
     let runs = how.runs().to_string();
     let mut arguments = vec!["--runs".to_owned(), runs];
@@ -55,7 +55,7 @@ fn arguments(scenario: Scenario, how: &Args) -> Vec<String> {
             arguments.extend(["--repetitions".to_owned(), repetitions.to_owned()]);
         }
         Scenario::Ftp if how.quick => {
-            // The files of which figures are compared, the longest left out.
+            // The files whose figures are compared, without the longest.
             arguments
                 .extend(["--size", "13827767,19090223", "--client", "tnftp"].map(str::to_owned));
         }

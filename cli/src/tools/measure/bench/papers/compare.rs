@@ -1,39 +1,39 @@
-//! Published figures beside ours.
+//! Compares published figures with measured ones.
 
 use super::published::{Beside, Fact, Finding, Ours, Pick, facts, findings};
 use super::results::Results;
 use super::work::{Metric, Scenario};
 use crate::measure::bench::series::median;
 
-/// Processor time is compared where at least so much of the papers' pace was kept.
+/// Lowest throughput, in Mbit/s, at which processor times are compared.
 const PACE_KEPT: f64 = 0.95 * 780.0;
 
-/// A published figure with what stands beside it.
+/// A published figure with the measured one.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) fact: &'static Fact,
-    /// Ours in the fact's unit; `None` where it was not measured, or there is none.
+    /// Measured figure in the fact's unit; `None` if it was not measured or does not exist.
     pub(super) ours: Option<f64>,
 }
 
 impl Row {
-    /// Ours by theirs.
+    /// Returns the measured figure divided by the published one.
     pub(super) fn ratio(&self) -> Option<f64> {
         self.ours.map(|ours| ours / self.fact.value)
     }
 
-    /// How much better ours is than theirs, where that is a question: quotients of two figures
-    /// and counts are not better or worse.
+    /// Returns how many times better the measured figure is. Returns `None` for quotients and counts, which are neither
+    /// better nor worse.
     pub(super) fn better(&self) -> Option<f64> {
         match self.fact.unit {
-            // Of times, and of processor time at the same pace, less is better.
+            // For times, and for processor time at the same pace, less is better.
             "us" | "ns" | "%" | "us/MB" => self.ratio().map(|ratio| 1.0 / ratio),
             "Mbit/s" => self.ratio(),
             _ => None,
         }
     }
 
-    /// Why nothing of ours is there.
+    /// Returns the reason why there is no measured figure.
     pub(super) fn why(&self) -> String {
         match &self.fact.beside {
             Beside::TwoEach => {
@@ -46,12 +46,12 @@ impl Row {
     }
 }
 
-/// Every fact, those that were not measured as well.
+/// Returns every fact, also those without a measured figure.
 pub(super) fn all_rows(all: &[Results]) -> Vec<Row> {
     facts().map(|fact| Row { fact, ours: beside(all, &fact.beside) }).collect()
 }
 
-/// Every fact of which the scenario was measured.
+/// Returns every fact whose scenario was measured.
 pub(super) fn rows(all: &[Results]) -> Vec<Row> {
     let is_measured = |ours: &Ours| all.iter().any(|results| results.scenario == ours.scenario);
     let concerns = |row: &Row| match &row.fact.beside {
@@ -62,34 +62,34 @@ pub(super) fn rows(all: &[Results]) -> Vec<Row> {
     all_rows(all).into_iter().filter(concerns).collect()
 }
 
-/// A finding with what was found here.
+/// A finding with the measured quotients.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) finding: &'static Finding,
-    /// The quotient here, of each run; none if one of the two was not measured. Figures of two scenarios are of other minutes, even
-    /// of one run.
+    /// Measured quotient of each run; empty if one of the two figures was not measured. Figures of two scenarios come
+    /// from different minutes, even within one run.
     quotients: Vec<f64>,
 }
 
 impl Verdict {
-    /// The quotient here: the median over the runs. Where numbers of runs differ, the quotient of the medians.
+    /// Returns the median of the runs' quotients. If the numbers of runs differ, returns the quotient of the medians.
     pub(super) fn ours(&self) -> Option<f64> {
         median(self.quotients.clone())
     }
 
-    /// From the least run to the greatest.
+    /// Returns the smallest and the largest quotient.
     pub(super) fn range(&self) -> Option<(f64, f64)> {
         let all = || self.quotients.iter().copied();
         Some((all().reduce(f64::min)?, all().reduce(f64::max)?))
     }
 
-    /// Whether it holds here.
+    /// Returns true if the finding holds here; `None` if it was not measured.
     pub(super) fn holds(&self) -> Option<bool> {
         let (least, most) = self.finding.bounds;
         self.ours().map(|ours| (least..=most).contains(&ours))
     }
 
-    /// That, for people.
+    /// Returns the result as text.
     pub(super) fn text(&self) -> &'static str {
         match self.holds() {
             Some(true) => "holds",
@@ -99,12 +99,13 @@ impl Verdict {
     }
 }
 
-/// Every finding, those that were not measured as well.
+/// Returns every finding, also those that were not measured.
 pub(super) fn all_verdicts(all: &[Results]) -> Vec<Verdict> {
     findings()
         .map(|finding| {
             let quotients = match (figures(all, &finding.a), figures(all, &finding.b)) {
-                // Of one scenario: measured in the same runs. Of two: run by run in order, minutes apart.
+                // Figures of one scenario come from the same runs. Figures of two scenarios are paired run by run,
+                // minutes apart.
                 (a, b) if finding.a.scenario == finding.b.scenario || a.len() == b.len() => {
                     a.iter().zip(&b).map(|(a, b)| a / b).collect()
                 }
@@ -115,7 +116,7 @@ pub(super) fn all_verdicts(all: &[Results]) -> Vec<Verdict> {
         .collect()
 }
 
-/// Every finding of which the scenario was measured.
+/// Returns every finding whose scenarios were measured.
 pub(super) fn verdicts(all: &[Results]) -> Vec<Verdict> {
     let is_measured = |ours: &Ours| all.iter().any(|results| results.scenario == ours.scenario);
     let of = |it: &Verdict| is_measured(&it.finding.a) && is_measured(&it.finding.b);
@@ -139,12 +140,12 @@ fn curve(all: &[Results], ours: &Ours, series: &str) -> Vec<(u64, f64)> {
     of(all, ours.scenario).map_or(Vec::new(), |it| it.curve(series, ours.end, ours.metric))
 }
 
-/// The median over the runs, of the configuration that does better.
+/// Returns the median of the runs, for the configuration with the better result.
 fn figure(all: &[Results], ours: &Ours) -> Option<f64> {
     median(figures(all, ours))
 }
 
-/// The figure in each run, of the configuration that does better.
+/// Returns the figure of each run, for the configuration with the better result.
 fn figures(all: &[Results], ours: &Ours) -> Vec<f64> {
     let of_series = |series: &str| -> Vec<f64> {
         let Some(results) = of(all, ours.scenario) else { return Vec::new() };
@@ -165,7 +166,7 @@ fn figures(all: &[Results], ours: &Ours) -> Vec<f64> {
     }
 }
 
-/// Whether processor time was taken at the pace at which the papers had it.
+/// Returns true if processor time was measured at the papers' pace.
 fn keeps_pace(results: &Results, ours: &Ours, series: &str) -> bool {
     let of_processor = [
         Metric::Processor,
@@ -188,7 +189,7 @@ fn pick(curve: &[(u64, f64)], pick: Pick) -> Option<f64> {
     }
 }
 
-/// The least x from which on `a` takes no more than `b`.
+/// Returns the smallest x from which on `a` is never larger than `b`.
 fn crossing(a: &[(u64, f64)], b: &[(u64, f64)]) -> Option<f64> {
     let pays = |&&(x, value): &&(u64, f64)| {
         b.iter().find(|point| point.0 == x).is_some_and(|point| value <= point.1)
@@ -210,7 +211,7 @@ mod tests {
         let measured = rows(&results);
         let row = &measured[0];
         assert_eq!((row.ours, row.ratio(), row.better()), (Some(7.4), Some(0.5), Some(2.0)));
-        // What was not measured is there all the same, with the reason.
+        // Facts without a measured figure are listed with the reason.
         let all = all_rows(&results);
         assert!(measured.len() < all.len() && all.len() == facts().count());
         assert!(all.iter().filter(|row| row.ours.is_none()).all(|row| row.why().contains("not m")));

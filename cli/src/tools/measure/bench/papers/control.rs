@@ -1,5 +1,4 @@
-//! What the two processes say to each other outside of what is measured: numbers, over a Unix
-//! socket.
+//! Control messages of the two processes outside the measured traffic: numbers, over a Unix socket.
 
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -8,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
 
-/// What is said at once has no more bytes: it is the address of a NIC.
+/// Largest control message in bytes: the address of a NIC.
 const BYTES_MAX: usize = 256;
 
-/// A connection between the two processes of a measurement.
+/// A control connection between the two processes of a measurement.
 pub(super) struct Control(UnixStream);
 
-/// Listens under an abstract name of its own, which is returned.
+/// Listens under a new abstract name, and returns it.
 pub(super) fn listen() -> anyhow::Result<(UnixListener, String)> {
     static LISTENERS: AtomicU32 = AtomicU32::new(0);
     let number = LISTENERS.fetch_add(1, Ordering::Relaxed);
@@ -34,25 +33,25 @@ impl Control {
         Ok(Self(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?))
     }
 
-    /// Says a number.
+    /// Sends a number.
     pub(super) fn tell(&mut self, number: u64) -> anyhow::Result<()> {
         Ok(self.0.write_all(&number.to_ne_bytes())?)
     }
 
-    /// Hears a number, sleeping until there is one.
+    /// Receives a number. Sleeps until there is one.
     pub(super) fn hear(&mut self) -> anyhow::Result<u64> {
         let mut bytes = [0; 8];
         self.0.read_exact(&mut bytes)?;
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// Says some bytes, which the peer hears whole.
+    /// Sends some bytes as one message.
     pub(super) fn tell_bytes(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.tell(bytes.len() as u64)?;
         Ok(self.0.write_all(bytes)?)
     }
 
-    /// Hears the bytes that the peer says, sleeping until they are there.
+    /// Receives one message of bytes. Sleeps until it is complete.
     pub(super) fn hear_bytes(&mut self) -> anyhow::Result<Box<[u8]>> {
         let len = usize::try_from(self.hear()?).ok().filter(|len| *len <= BYTES_MAX);
         let mut bytes = vec![0; len.context("the other end says something that is too long")?];
@@ -60,7 +59,7 @@ impl Control {
         Ok(bytes.into())
     }
 
-    /// Sends some numbers and receives as many from the peer, which does the same.
+    /// Sends some numbers, and receives as many from the peer, which calls this too.
     pub(super) fn exchange<const N: usize>(&mut self, mine: [u64; N]) -> anyhow::Result<[u64; N]> {
         for number in mine {
             self.tell(number)?;
@@ -72,7 +71,7 @@ impl Control {
         Ok(theirs)
     }
 
-    /// Returns when the peer calls it too.
+    /// Waits until the peer calls this too.
     pub(super) fn meet(&mut self) -> anyhow::Result<()> {
         self.exchange([0]).map(drop)
     }

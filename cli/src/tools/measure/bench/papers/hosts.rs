@@ -1,7 +1,7 @@
 //! Two hosts for the ends of parts: network namespaces joined by a pair of veth devices.
 //!
-//! They have no names: descriptors of this process are all that keeps them, and they go with it however it ends. The
-//! ends find them below /proc.
+//! The namespaces have no names. They exist only while this process has their descriptors, so they vanish with the
+//! process. The ends' processes open them below /proc.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,15 +15,15 @@ use super::net::{self, DEVICE, LinkKind, Port, address};
 use super::offloads;
 use crate::measure::bench::task::{Role, Wait};
 
-/// The hosts of the requester and of the responder.
+/// Network namespaces of the requester and of the responder.
 pub(in crate::measure::bench) struct Hosts {
     namespaces: [File; 2],
 }
 
 impl Hosts {
-    /// Makes them.
+    /// Makes the hosts.
     ///
-    /// Fails where this process may not, or where there is no program `ip`.
+    /// Fails if this process lacks the rights, or if there is no program `ip`.
     pub(in crate::measure::bench) fn new(kind: LinkKind) -> anyhow::Result<Self> {
         let hosts = Self { namespaces: [fresh()?, fresh()?] };
         hosts.within(Role::Requester, || {
@@ -53,12 +53,12 @@ impl Hosts {
         }
     }
 
-    /// Where another process finds the namespace of an end, as long as this one lives.
+    /// Returns the path by which other processes open the namespace of an end while this process lives.
     pub(in crate::measure::bench) fn path(&self, role: Role) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.namespace(role).as_raw_fd())
     }
 
-    /// Whether frames can be carried so; the reason, if not.
+    /// Checks that a port works between the hosts. The error has the reason if not.
     pub(in crate::measure::bench) fn probe(&self, port: Port) -> anyhow::Result<()> {
         self.within(Role::Requester, || {
             match port {
@@ -71,7 +71,7 @@ impl Hosts {
         })
     }
 
-    /// Does something in the namespace of an end, on a thread that goes there.
+    /// Runs `what` in the namespace of an end, on a separate thread.
     fn within<R: Send>(
         &self,
         role: Role,
@@ -85,7 +85,7 @@ impl Hosts {
     }
 }
 
-/// A network namespace of its own.
+/// Makes a network namespace.
 fn fresh() -> anyhow::Result<File> {
     elsewhere(|| {
         unshare(CloneFlags::CLONE_NEWNET)
@@ -94,7 +94,7 @@ fn fresh() -> anyhow::Result<File> {
     })
 }
 
-/// On a thread of its own, which is not in this one's network namespace afterwards.
+/// Runs `what` on a separate thread, so that this thread stays in its network namespace.
 fn elsewhere<R: Send>(what: impl FnOnce() -> anyhow::Result<R> + Send) -> anyhow::Result<R> {
     std::thread::scope(|scope| match scope.spawn(what).join() {
         Ok(result) => result,
@@ -102,7 +102,7 @@ fn elsewhere<R: Send>(what: impl FnOnce() -> anyhow::Result<R> + Send) -> anyhow
     })
 }
 
-/// Runs `ip` in the namespace of the calling thread.
+/// Runs `ip` in the network namespace of the calling thread.
 fn ip(arguments: &str) -> anyhow::Result<()> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = match output {

@@ -1,4 +1,4 @@
-//! Lanes between the two hosts: the papers' baseline, TCP over IP over VIs.
+//! Lanes between the two hosts, for the papers' baseline: TCP over IP over VIs.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -11,16 +11,16 @@ use super::net::{Net, Port, address};
 use crate::measure::bench::process::{self, Process};
 use crate::measure::bench::task::Role;
 
-/// Of the NICs of lanes by UDP; nothing else has it in the hosts' own network namespaces.
+/// UDP port of the lanes' NICs. No other program uses it in the hosts' network namespaces.
 const UDP_PORT: u16 = 7000;
 
-/// A lane in each host, as users start them: `sovia lane`. They end with this.
+/// A lane in each host, started by `sovia lane`. The lanes end when this value is dropped.
 pub(super) struct Lanes {
     _both: [Process; 2],
 }
 
 impl Lanes {
-    /// Starts them, and waits until both are up. They have the MTU of the network.
+    /// Starts the lanes with the network's MTU, and waits until both are up.
     pub(super) fn start(hosts: &Hosts, net: Net) -> anyhow::Result<Self> {
         let mut both = [Role::Requester, Role::Responder].map(|role| {
             let mut command = command(hosts, net, role)?;
@@ -50,14 +50,14 @@ fn command(hosts: &Hosts, net: Net, role: Role) -> anyhow::Result<Command> {
     };
     let namespace = hosts.path(role);
     let mut command = match net.port {
-        // The NIC is in the host.
+        // The NIC is in the host's namespace.
         Some(Port::Udp) => {
             let mut command = Command::new("nsenter");
             command.arg(format!("--net={namespace}")).arg(program);
             command
         }
         Some(port) => anyhow::bail!("no lanes by {} are measured", port.name()),
-        // NICs in shared memory meet in the namespace of this process.
+        // NICs in shared memory meet in this process's namespace.
         None => Command::new(program),
     };
     command.args(["lane", "up", "--device", "lane", "--netns", &namespace]);
@@ -67,7 +67,7 @@ fn command(hosts: &Hosts, net: Net, role: Role) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The address of an end's lane.
+/// Returns the address of an end's lane.
 pub(super) fn lane_address(role: Role) -> Ipv4Addr {
     match role {
         Role::Requester => Ipv4Addr::new(10, 91, 9, 1),

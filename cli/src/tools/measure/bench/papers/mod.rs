@@ -1,11 +1,10 @@
-//! The benchmarks of the papers on VI Architecture implementations, for Virtual Interfaces in
-//! shared memory, or on any NIC: `sovia bench papers`, and each scenario by its own name.
+//! The benchmarks of the papers on implementations of the VI Architecture: `sovia bench papers`, and each scenario by
+//! its own name. They run on VIs in shared memory or on any NIC.
 //!
-//! A scenario ([`work::Scenario`]) is a set of parts ([`plan`]); a part is one line of its
-//! pictures, and two processes play it from the first point to the last ([`play`]). All parts of
-//! a scenario take turns in every run. What comes out is one list of figures ([`results`]), of
-//! which tables, pictures and the page are made, with the published figures ([`published`])
-//! beside them.
+//! A scenario ([`work::Scenario`]) is a set of parts ([`plan`]). A part is one line in the pictures. Two processes run
+//! it from the first point to the last ([`play`]). In every run all parts of a scenario take turns. The results are one
+//! list of figures ([`results`]). Tables, pictures and the page are made from this list and the published figures
+//! ([`published`]).
 
 mod attributes;
 mod between;
@@ -50,11 +49,11 @@ use sovia_cli::similar::suggestion;
 
 pub(super) use self::play::endpoint;
 
-/// How long a report may take, quick or in full; then there are fewer runs. The first is always whole.
+/// Time limits of a report, quick or full. At the limit no further run begins, but the first run is always complete.
 const QUICK_LIMIT: Duration = Duration::from_secs(58);
 const FULL_LIMIT: Duration = Duration::from_secs(590);
 
-// No comment of rustdoc's: clap would make it the description of `sovia bench`.
+// This is not a doc comment, because clap would make it the description of `sovia bench`.
 #[derive(Subcommand)]
 pub(super) enum What {
     /// Measure all of the following scenarios as the papers on VIA did, and write a report
@@ -141,7 +140,7 @@ struct On {
 }
 
 impl On {
-    /// The NICs, which have been open.
+    /// Returns the places of the NICs, after checking that the NICs can be opened.
     fn nic(&self) -> anyhow::Result<Option<&Places>> {
         if let Some(places) = &self.nic {
             places.probe()?;
@@ -192,7 +191,7 @@ impl Args {
     }
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
     match what {
         What::Papers(args) => all(args),
@@ -211,7 +210,7 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
     }
 }
 
-/// Measures one scenario and prints it.
+/// Measures one scenario and prints the results.
 fn one(scenario: Scenario, OnArgs { one, on }: &OnArgs) -> anyhow::Result<i32> {
     let pairs = Pairs::new()?;
     let parts = plan::parts_on(scenario, one.how.effort(), on.nic()?);
@@ -222,7 +221,7 @@ fn one(scenario: Scenario, OnArgs { one, on }: &OnArgs) -> anyhow::Result<i32> {
     report(results, one)
 }
 
-/// Prints what was measured of one scenario.
+/// Prints the results of one scenario.
 fn report(results: Results, args: &OneArgs) -> anyhow::Result<i32> {
     let scenario = results.scenario;
     if args.json {
@@ -261,7 +260,7 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
     Ok(status(&all))
 }
 
-/// What is measured, of which machine, and how.
+/// Results, machine, and a description of the measurement.
 type Whole = (Vec<Results>, Machine, String);
 
 fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
@@ -282,7 +281,7 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
             run(results, done, &pairs, &progress);
         }
         done += 1;
-        // As long again as each run so far would be too long.
+        // Ends if one more run of average length would exceed the limit.
         if start.elapsed() * (done + 1) / done > limit {
             break;
         }
@@ -293,7 +292,7 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
     } else {
         String::new()
     };
-    // Other commands, of which each takes its time and has no terminal.
+    // Other commands, each of which decides its own duration. They have no terminal.
     let wanted = || Scenario::COMPANIONS.into_iter().filter(|&it| args.wants(it));
     let progress = Progress::of(wanted().count() as u64);
     for scenario in wanted() {
@@ -306,7 +305,7 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
     Ok((all, machine, format!("{}{on}{cut} It took {took:.0} s.", how(&args.how))))
 }
 
-/// Figures of files, and the machine that the first file's folder has.
+/// Reads figures from files, and the machine from the first file's folder.
 fn from_files(files: &[PathBuf]) -> anyhow::Result<Whole> {
     let mut all = Vec::new();
     for file in files {
@@ -323,7 +322,7 @@ fn from_files(files: &[PathBuf]) -> anyhow::Result<Whole> {
     Ok((all, machine, format!("Figures that were measured before: {}.{on}", names.join(", "))))
 }
 
-/// Which NICs the VIs were on, where that is not shared memory.
+/// Describes the places of the VIs' NICs, if the VIs are not in shared memory.
 fn nics_of(all: &[Results]) -> String {
     let parts = all.iter().flat_map(|results| &results.parts);
     let places: BTreeSet<_> =
@@ -335,11 +334,11 @@ fn nics_of(all: &[Results]) -> String {
     format!(" The VIs are on NICs in {}.", places.join(" and "))
 }
 
-/// Every part once, where so many runs are done.
+/// Runs every part once. `done` is the number of finished runs.
 fn run(results: &mut Results, done: u32, pairs: &Pairs, progress: &Progress) {
     for i in 0..results.parts.len() {
         progress.step(&format!("{}: {}", results.scenario, results.parts[i].series));
-        // Memory does not depend on the moment.
+        // The use of memory does not vary between runs.
         if results.scenario == Scenario::Memory && done > 0 {
             continue;
         }
@@ -353,7 +352,7 @@ fn run(results: &mut Results, done: u32, pairs: &Pairs, progress: &Progress) {
     }
 }
 
-/// 1 where something failed.
+/// Returns 1 if a part has failed.
 fn status(all: &[Results]) -> i32 {
     i32::from(all.iter().any(|results| !results.failures.is_empty()))
 }
@@ -376,7 +375,7 @@ fn parse_scenario(text: &str) -> Result<Scenario, String> {
     })
 }
 
-/// As long as the NIC in shared memory carries by two messages.
+/// Parses a size, up to the largest that the NIC in shared memory carries in two messages.
 fn parse_largest(text: &str) -> Result<usize, String> {
     let size = super::parse_size(text)?;
     if size > plan::NETPIPE_BYTES_MAX {
@@ -385,7 +384,7 @@ fn parse_largest(text: &str) -> Result<usize, String> {
     Ok(size)
 }
 
-/// Shorter than for the other scenarios: there are many points.
+/// Parses a time. Times are shorter than for other scenarios, because there are many points.
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0001..=60.0).contains(seconds));
     seconds.ok_or_else(|| "expected a number of seconds from 0.0001 to 60".to_owned())

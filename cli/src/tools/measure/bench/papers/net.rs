@@ -1,4 +1,4 @@
-//! Which network carries a part between two hosts, and an end's own side of it.
+//! The network for a part between two hosts, and an end's use of it.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,7 +34,7 @@ impl Port {
     pub(in crate::measure::bench) const ALL: [Self; 4] =
         [Self::Udp, Self::Eth, Self::Xdp, Self::Ofi];
 
-    /// Its name, as in a NIC's place.
+    /// Returns the port's name, as in a NIC's place.
     pub(in crate::measure::bench) fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -45,11 +45,11 @@ impl Port {
     }
 }
 
-/// A network between two hosts, and what uses it.
+/// A network between two hosts, and the port that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::measure::bench) struct Net {
     pub(in crate::measure::bench) link: LinkKind,
-    /// Of VIs; TCP has none, nor have lanes over VIs in shared memory.
+    /// Port of the VIs; `None` for TCP, and for lanes over VIs in shared memory.
     pub(in crate::measure::bench) port: Option<Port>,
 }
 
@@ -57,15 +57,15 @@ pub(in crate::measure::bench) struct Net {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::measure::bench) struct LinkKind {
     pub(in crate::measure::bench) mtu: u32,
-    /// Whether the kernel hands the devices segments of up to 64 KB to cut, as cards of today do, or single packets, as the
-    /// papers' cards had them.
+    /// True if the kernel passes segments of up to 64 KB to the devices, which cut them, as today's cards do. False if
+    /// it passes single packets, as with the papers' cards.
     pub(in crate::measure::bench) offloads: bool,
 }
 
-/// The name of the Ethernet device of either host.
+/// Name of each host's Ethernet device.
 pub(in crate::measure::bench) const DEVICE: &str = "way";
 
-/// The Internet address of an end's host.
+/// Returns the Internet address of an end's host.
 pub(in crate::measure::bench) fn address(role: Role) -> Ipv4Addr {
     match role {
         Role::Requester => Ipv4Addr::new(10, 91, 8, 1),
@@ -73,13 +73,13 @@ pub(in crate::measure::bench) fn address(role: Role) -> Ipv4Addr {
     }
 }
 
-/// Takes the calling thread to the network namespace at a path.
+/// Moves the calling thread to the network namespace at a path.
 pub(in crate::measure::bench) fn enter(namespace: &str) -> anyhow::Result<()> {
     let file = File::open(namespace).with_context(|| format!("cannot open {namespace}"))?;
     setns(file, CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
 }
 
-/// Opens an end's NIC. One that is to sleep does so at once when it waits; otherwise it looks for a while first.
+/// Opens an end's NIC. With `Wait::Sleep` its waiting calls sleep at once. Otherwise they poll for a while first.
 pub(super) fn open(port: Port, role: Role, wait: Wait) -> anyhow::Result<AnyNic> {
     let place = match port {
         Port::Udp => Place::Udp(SocketAddr::new(IpAddr::V4(address(role)), 0)),

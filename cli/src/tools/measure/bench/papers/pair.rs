@@ -1,4 +1,4 @@
-//! Starting the two processes of a part, and hearing what they have measured.
+//! Starts the two processes of a part, and reads their results.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,27 +19,27 @@ use crate::measure::bench::measure::Measurer;
 use crate::measure::bench::process::{self, Process};
 use crate::measure::bench::task::{self, Cpus, Role, Task, Wait};
 
-/// How long a process that has failed may take to say so.
+/// Time that a failed process gets to print its error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Starts the processes of parts.
 pub(super) struct Pairs {
     cpus: (usize, usize),
-    /// For what the other scenarios of `sovia bench` measure.
+    /// Measures parts that are scenarios of `sovia bench`.
     layers: Measurer,
-    /// For the parts between hosts, by the link between these.
+    /// Hosts for parts between hosts, by their link.
     hosts: BTreeMap<LinkKind, Hosts>,
 }
 
 impl Pairs {
-    /// Fails where there is one processor: ends that spin and yield nothing need one each.
+    /// Chooses the ends' processors. Fails if there is only one, because spinning ends need one each.
     pub(super) fn new() -> anyhow::Result<Self> {
         let cpus = cpus::two()
             .context("two ends that spin need two processors, and this machine has one")?;
         Ok(Self { cpus, layers: Measurer::new(), hosts: BTreeMap::new() })
     }
 
-    /// Makes the hosts of parts, where they are missing.
+    /// Makes the missing hosts for parts.
     ///
     /// Fails without root's rights.
     pub(super) fn add_hosts<'a>(
@@ -54,7 +54,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Whether messages can travel so on that network; the reason, if not.
+    /// Checks that messages can travel in this way on this network. The error has the reason if not.
     pub(super) fn probe(&self, net: Net, way: Way) -> anyhow::Result<()> {
         let hosts = self.hosts(net.link)?;
         if let Some(port) = net.port {
@@ -70,17 +70,17 @@ impl Pairs {
         self.hosts.get(&link).context("no such hosts")
     }
 
-    /// The processors of the two ends.
+    /// Returns the processors of the two ends.
     pub(super) fn cpus(&self) -> (usize, usize) {
         self.cpus
     }
 
-    /// Runs a part once, to its end.
+    /// Runs a part once.
     pub(super) fn run(&self, part: &Part) -> anyhow::Result<Vec<Reading>> {
         let readings = match part.work {
             Work::Layer { scenario, layer, size } => {
                 let (wait, cpus) = (part.wait, part.cpus);
-                // A rate is two measurements in one.
+                // A rate consists of two measurements.
                 let seconds = part.seconds * 4.0;
                 self.layer(&Task {
                     scenario,
@@ -100,7 +100,7 @@ impl Pairs {
     }
 
     fn pair(&self, part: &Part) -> anyhow::Result<Vec<Reading>> {
-        // As long as the part is played.
+        // The lanes exist while the part runs.
         let _lanes = match part.net {
             Some(net) if part.way == Way::Lane => Some(Lanes::start(self.hosts(net.link)?, net)?),
             _ => None,
@@ -117,7 +117,7 @@ impl Pairs {
         process::bind(&requester, &responder)?;
         let figures = Self::figures(&mut requester, &mut responder);
         if figures.is_err() {
-            // Whose fault it is they say themselves, and the other may not have said it yet.
+            // Both processes print their own errors. The other process may not have printed its error yet.
             std::thread::sleep(LAST_WORDS);
         }
         if figures.is_ok()
@@ -182,7 +182,7 @@ impl Pairs {
         let reading = |figure: &task::Figure| {
             let (metric, value) = match figure.metric {
                 task::Metric::HalfRoundTrip => (Metric::HalfTrip, figure.value),
-                // Of GB/s.
+                // Converts from GB/s.
                 task::Metric::Bandwidth => (Metric::Throughput, figure.value * 8e3),
                 task::Metric::Messages => (Metric::Rate, figure.value),
                 task::Metric::Transactions

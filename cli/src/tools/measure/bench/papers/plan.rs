@@ -1,4 +1,4 @@
-//! What each scenario has to play: its parts, with their sizes and counts.
+//! Plan of each scenario: its parts, with sizes and counts.
 
 pub(super) mod hosts;
 mod registration;
@@ -9,31 +9,31 @@ use crate::measure::bench::layer::Layer;
 use crate::measure::bench::nic::Places;
 use crate::measure::bench::task::{Cpus, Scenario as Plain, Wait};
 
-/// How much is measured.
+/// Extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// A few sizes instead of all.
+    /// True for a few sizes instead of all.
     pub(super) quick: bool,
-    /// For each point.
+    /// Time for each point.
     pub(super) seconds: f64,
-    /// NetPIPE's, in bytes; 0 for none.
+    /// NetPIPE's perturbation in bytes; 0 for none.
     pub(super) perturbation: usize,
-    /// Idle VIs whose memory is measured.
+    /// Number of idle VIs whose memory is measured.
     pub(super) vis: usize,
-    /// The longest message of NetPIPE's sweep.
+    /// Longest message of NetPIPE's sweep.
     pub(super) largest: usize,
 }
 
 const WAYS: [Way; 2] = [Way::SendRecv, Way::RdmaWrite];
 const WAITS: [Wait; 3] = [Wait::Poll, Wait::Block, Wait::Sleep];
-/// Outstanding messages of the paper's Figs. 8 to 10.
+/// Numbers of outstanding messages in the paper's Figs. 8 to 10.
 const OUTSTANDING: [usize; 3] = [1, 2, 5];
-/// TCP as the papers' figures of bandwidth have it, in names of series.
+/// Name, in series, of TCP as in the papers' figures of bandwidth.
 const NAGLE: &str = "TCP with Nagle";
-/// The longest message of NetPIPE's sweep at most.
+/// Upper bound of the longest message in NetPIPE's sweep.
 pub(super) const NETPIPE_BYTES_MAX: usize = 8 << 20;
 
-/// The parts of a scenario; they take turns in every run.
+/// Returns the parts of a scenario. They take turns in every run.
 pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
     match scenario {
         Scenario::Loops => loops(effort),
@@ -48,7 +48,7 @@ pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
         Scenario::Sovia => sovia::parts(effort),
         Scenario::Buffers => buffers(effort),
         Scenario::Hosts => hosts::parts(effort),
-        // Other commands measure these.
+        // Other commands measure these scenarios.
         Scenario::Rpc | Scenario::Ftp | Scenario::Emp => Vec::new(),
     }
 }
@@ -65,11 +65,12 @@ fn part(
     Part { scenario, series, way, wait, cpus, work, configuration, nagle, net, nic, seconds }
 }
 
-/// The parts of a scenario with their VIs on NICs in those places, or in shared memory. What is only in shared memory is left out there.
+/// Returns the parts of a scenario, with their VIs on NICs in the given places or in shared memory. On NICs, parts that
+/// only shared memory supports are left out.
 pub(super) fn parts_on(scenario: Scenario, effort: Effort, nic: Option<&Places>) -> Vec<Part> {
     let mut parts = parts(scenario, effort);
     let Some(places) = nic else { return parts };
-    // Sockets of Sovia's choose their NICs themselves: between processes of a host, shared memory.
+    // Sovia's sockets choose their NICs themselves: shared memory between processes of a host.
     let elsewhere = |part: &Part| {
         !matches!(part.work, Work::Layer { .. }) && !matches!(part.way, Way::Run | Way::Native)
     };
@@ -82,7 +83,7 @@ pub(super) fn parts_on(scenario: Scenario, effort: Effort, nic: Option<&Places>)
     parts
 }
 
-/// How an end waits, for people: calls of a NIC that block look for a while before they sleep.
+/// Describes how an end waits. A NIC's blocking calls poll for a while before they sleep.
 pub(super) fn waiting(wait: Wait) -> &'static str {
     match wait {
         Wait::Poll => "polling",
@@ -167,7 +168,7 @@ fn scatter(effort: Effort) -> Vec<Part> {
     .collect()
 }
 
-/// The name of a series of the scenario `queues`.
+/// Returns the name of a series of the scenario `queues`.
 pub(super) fn queue_series(strategy: Strategy, outstanding: usize, size: usize) -> String {
     let strategy = match strategy {
         Strategy::CompletionQueue => "completion queue",
@@ -196,8 +197,8 @@ fn queues(effort: Effort) -> Vec<Part> {
     parts
 }
 
-/// NetPIPE's sizes: powers of two and the middles between them, each with its perturbations where
-/// the next size is far enough.
+/// Returns NetPIPE's sizes: powers of two and the values halfway between them. A size also has its perturbations if the
+/// next size is far enough.
 fn netpipe_sizes(Effort { quick, perturbation, largest, .. }: Effort) -> Vec<Perturbed> {
     let bases: Vec<usize> = if quick {
         (0..=23).step_by(3).chain([23]).map(|bits| 1 << bits).collect()
@@ -218,7 +219,7 @@ fn netpipe_sizes(Effort { quick, perturbation, largest, .. }: Effort) -> Vec<Per
     sizes
 }
 
-/// Where the two ends run, in names of series.
+/// Words for the ends' processors in names of series.
 const APART: &str = "a processor each";
 const TOGETHER: &str = "both on one";
 
@@ -235,7 +236,7 @@ fn netpipe(effort: Effort) -> Vec<Part> {
         (Way::Tcp, Wait::Sleep, Cpus::Apart),
         (Way::Unix, Wait::Poll, Cpus::Apart),
         (Way::Unix, Wait::Sleep, Cpus::Apart),
-        // Two ends that spin would wait for each other's time slice.
+        // On one processor, two spinning ends would wait for each other's time slices.
         (Way::SendRecv, Wait::Sleep, Cpus::Together),
         (Way::RdmaWrite, Wait::Sleep, Cpus::Together),
         (Way::Tcp, Wait::Sleep, Cpus::Together),
@@ -246,7 +247,7 @@ fn netpipe(effort: Effort) -> Vec<Part> {
         let processors = if cpus == Cpus::Together { TOGETHER } else { APART };
         let series = format!("{}, {}, {processors}", way.title(), waiting(wait));
         let work = Work::PingPong { sizes: sizes.clone() };
-        // There are many points.
+        // The time is shorter, because there are many points.
         let effort = Effort { seconds: effort.seconds / 2.0, ..effort };
         part(Scenario::Netpipe, (way, wait, cpus), series, work, effort)
     })
@@ -289,7 +290,7 @@ fn memory(effort: Effort) -> Vec<Part> {
     vec![part(Scenario::Memory, how, "idle connected VIs".to_owned(), work, effort)]
 }
 
-/// Messages from and into memory that is in no cache, and read by the receiver, beside the usual loop.
+/// Returns parts with messages to and from uncached memory, which the receiver reads or not, beside the usual loop.
 fn buffers(effort: Effort) -> Vec<Part> {
     let step = if effort.quick { 4 } else { 2 };
     let sizes: Vec<usize> = (6..=20).step_by(step).map(|bits| 1 << bits).collect();

@@ -1,4 +1,4 @@
-//! The figures of all runs of a scenario, and what is said of them.
+//! Figures of all runs of a scenario, and their summaries.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,25 @@ use crate::measure::bench::report::rounded;
 use crate::measure::bench::series::median;
 use crate::measure::bench::task::{Cpus, Wait};
 
-/// What tells a point of a series from the others.
+/// Key of a point within a series.
 pub(super) type Key = (End, Metric, u64, i32);
 
-/// One scenario's figures.
+/// Figures of one scenario.
 pub(super) struct Results {
     pub(super) scenario: Scenario,
     pub(super) parts: Vec<Part>,
-    /// For each part, for each of its points, the figures of all runs.
+    /// For each part and each of its points: the figures of all runs.
     figures: Vec<BTreeMap<Key, Vec<f64>>>,
-    /// Parts that failed in a run, and why; told, and left out of that run.
+    /// Parts that failed in a run, with the reason. They are reported, and left out of that run.
     pub(super) failures: Vec<String>,
-    /// What cannot be measured on this machine, and why; it is no failure.
+    /// Parts that this machine cannot measure, with the reason. This is not a failure.
     pub(super) left_out: Vec<String>,
-    /// Figures of a point are those of the runs, in their order; otherwise they are the least, the median and the greatest.
+    /// True if a point's figures are those of the runs, in order. Otherwise they are the minimum, the median and the
+    /// maximum.
     pub(super) by_run: bool,
 }
 
-/// What is said of a point.
+/// Summary of a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
     pub(super) median: f64,
@@ -49,7 +50,7 @@ pub(super) struct Point<'a> {
     values: &'a [f64],
 }
 
-/// One line of JSON.
+/// A line of JSON.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     scenario: Scenario,
@@ -73,7 +74,7 @@ struct Line<'a> {
     min: f64,
     max: f64,
     runs: usize,
-    /// Of each run, in their order; of figures that another command measured, the least, the median and the greatest.
+    /// Figures of the runs, in order; for figures of another command: minimum, median and maximum.
     values: Vec<f64>,
     by_run: bool,
 }
@@ -88,7 +89,7 @@ impl Summary {
         })
     }
 
-    /// From the least run to the greatest, as a share of the median.
+    /// Returns the difference of maximum and minimum, as a share of the median.
     pub(super) fn spread(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median.abs() }
     }
@@ -101,12 +102,12 @@ impl Results {
         Self { scenario, parts, figures, failures, left_out, by_run: true }
     }
 
-    /// Whether anything was measured.
+    /// Returns true if there are no figures.
     pub(super) fn is_empty(&self) -> bool {
         self.figures.iter().all(BTreeMap::is_empty)
     }
 
-    /// Notes figures of a series that was measured before.
+    /// Adds stored figures of a series.
     pub(super) fn restore(&mut self, part: Part, key: Key, values: Vec<f64>) {
         let known = self.parts.iter().position(|it| it.series == part.series);
         let place = known.unwrap_or_else(|| {
@@ -117,19 +118,19 @@ impl Results {
         self.figures[place].insert(key, values);
     }
 
-    /// The figures of a point in each run; none where they are not told apart.
+    /// Returns the figures of a point in each run; only the median if figures are not stored by run.
     fn by_run(&self, values: &[f64]) -> Vec<f64> {
         if self.by_run { values.to_vec() } else { median(values.to_vec()).into_iter().collect() }
     }
 
-    /// Notes what part `i` has brought in one run.
+    /// Adds the readings of part `i` from one run.
     pub(super) fn add(&mut self, i: usize, readings: Vec<Reading>) {
         for Reading { end, metric, x, off, value } in readings {
             self.figures[i].entry((end, metric, x, off)).or_default().push(value);
         }
     }
 
-    /// All points, part by part.
+    /// Returns all points, part by part.
     pub(super) fn points(&self) -> impl Iterator<Item = Point<'_>> {
         self.parts.iter().zip(&self.figures).flat_map(|(part, figures)| {
             figures.iter().filter_map(move |(&(end, metric, x, off), values)| {
@@ -139,12 +140,12 @@ impl Results {
         })
     }
 
-    /// The medians of a metric of a series as its requester has it, by x, without perturbation.
+    /// Returns the medians of a metric of a series at one end, by x, without perturbation.
     pub(super) fn curve(&self, series: &str, end: End, metric: Metric) -> Vec<(u64, f64)> {
         self.summaries(series, end, metric).into_iter().map(|(x, it)| (x, it.median)).collect()
     }
 
-    /// The same with least and greatest.
+    /// Returns the summaries of a metric of a series at one end, by x, without perturbation.
     pub(super) fn summaries(&self, series: &str, end: End, metric: Metric) -> Vec<(u64, Summary)> {
         let of_series = self.parts.iter().zip(&self.figures).filter(|it| it.0.series == series);
         of_series
@@ -154,7 +155,7 @@ impl Results {
             .collect()
     }
 
-    /// As [`Results::curve`], of each run by itself; those of runs in which all of the points were measured.
+    /// Like [`Results::curve`], but for each run. Leaves out runs that did not measure all points.
     pub(super) fn curves(&self, series: &str, end: End, metric: Metric) -> Vec<Vec<(u64, f64)>> {
         let of_series = self.parts.iter().zip(&self.figures).filter(|it| it.0.series == series);
         let points: Vec<(u64, Vec<f64>)> = of_series
@@ -167,7 +168,7 @@ impl Results {
         (0..runs).map(of_run).collect()
     }
 
-    /// The metrics that were measured, in their order.
+    /// Returns the measured metrics, in order.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<_> = self.points().map(|point| point.metric).collect();
         metrics.sort_unstable();
@@ -175,7 +176,7 @@ impl Results {
         metrics
     }
 
-    /// A line of JSON for every point.
+    /// Returns a line of JSON for every point.
     pub(super) fn json(&self) -> anyhow::Result<String> {
         let mut text = String::new();
         for Point { part, end, metric, x, off, summary, values } in self.points() {
@@ -213,7 +214,7 @@ pub(super) mod tests {
     use super::super::plan::{Effort, parts};
     use super::*;
 
-    /// A scenario with figures that mean nothing: `x` itself, of three runs.
+    /// Returns a scenario with meaningless figures: `x` itself, from three runs.
     pub(crate) fn made_up(scenario: Scenario, readings: &[Reading]) -> Results {
         let effort =
             Effort { quick: true, seconds: 0.01, perturbation: 3, vis: 10, largest: 8 << 20 };

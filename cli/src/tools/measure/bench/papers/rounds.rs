@@ -1,36 +1,35 @@
-//! How a point is measured: the requester says how many rounds there are, both play them.
+//! Measures a point: the requester chooses the number of rounds, and both ends run them.
 //!
-//! A round is whatever the scenario repeats. Their number comes of the time that the first ones
-//! take. While they run (an eighth of them at a time), nothing is said but what is measured, and neither end yields its
-//! processor; the requester looks at the clock once in about 50 µs.
+//! A round is the operation that the scenario repeats. The duration of the first rounds decides the number of rounds.
+//! An eighth of the rounds runs at a time. During that time only measured messages are exchanged, and no end yields its
+//! processor. The requester reads the clock once in about 50 µs.
 
 use std::time::{Duration, Instant};
 
 use super::control::Control;
 use crate::measure::bench::process::WATCHDOG_SECONDS;
 
-/// A batch is about this long, so that the clock costs nothing and a batch that was interrupted
-/// is one of many.
+/// Duration of a batch: long enough that reading the clock costs nothing, and short enough that there are many batches
+/// besides an interrupted one.
 const BATCH_NS: f64 = 50_000.0;
 const BATCH_ROUNDS_MAX: f64 = 256.0;
-/// Rounds to learn how long one takes: the first for what only the first costs, the others by how
-/// fast they are.
+/// Rounds that find out the duration of a round. The first ones include costs that occur only once, and the others show
+/// the speed.
 const FIRST_ROUNDS: u64 = 3;
 const WARM_UP_ROUNDS_MAX: f64 = 300.0;
 const ROUNDS_MIN: f64 = 5.0;
 const ROUNDS_MAX: f64 = 5e6;
-/// The rounds that are measured come in so many pieces.
+/// Number of pieces into which the measured rounds are divided.
 const PIECES: f64 = 8.0;
-/// Messages of a stream's first go, how much longer than asked for the last one is to be, and how many times as many messages as
-/// the one before a go has at most.
+/// Number of messages in a stream's first attempt; factor by which the last attempt may be longer than requested;
+/// largest growth of the number of messages from one attempt to the next.
 const STREAM_FIRST: u64 = 64;
 const STREAM_MARGIN: f64 = 1.1;
 const STREAM_TIMES_MAX: f64 = 32.0;
-/// Says that the point is measured.
+/// Tells the responder that the point is finished.
 const OVER: u64 = 0;
 
-/// The requester's part; `round` plays so many rounds' worth. Returns the nanoseconds of a round:
-/// the median over batches.
+/// Runs the requester's part. `round` runs one round. Returns the nanoseconds of a round: the median of the batches.
 pub(super) fn lead(
     control: &mut Control,
     seconds: f64,
@@ -47,7 +46,7 @@ pub(super) fn lead(
             for _ in 0..now {
                 round()?;
             }
-            // An incomplete batch is no less exact for its mean, but for its clock.
+            // The mean of an incomplete batch is exact, except for the cost of reading the clock.
             times.push(start.elapsed().as_nanos() as f64 / now as f64);
             left -= now;
         }
@@ -59,7 +58,7 @@ pub(super) fn lead(
     let mean = middle(play(warm_up, warm_up)?).max(1.0);
     let rounds = (seconds * 1e9 / mean).clamp(ROUNDS_MIN, ROUNDS_MAX);
     let batch = (BATCH_NS / mean).clamp(1.0, BATCH_ROUNDS_MAX);
-    // In pieces: where rounds turn out longer than the first ones were, there are fewer.
+    // If rounds turn out longer than the first ones, there are fewer pieces.
     let piece = (rounds / PIECES).max(1.0);
     let (start, mut done, mut times) = (Instant::now(), 0.0, Vec::new());
     while done < ROUNDS_MIN || (done < rounds && start.elapsed().as_secs_f64() < 2.0 * seconds) {
@@ -70,8 +69,9 @@ pub(super) fn lead(
     Ok(middle(times))
 }
 
-/// The requester's part of a stream: `play` sends so many messages and has them confirmed. Returns the nanoseconds of a message:
-/// of one go that takes at least so many seconds, confirmed once at its end. Shorter ones before it say how many messages that takes.
+/// Runs the requester's part of a stream. `play` sends messages and waits for their confirmation. Returns the
+/// nanoseconds of a message in one attempt of at least `seconds`, confirmed once at its end. Shorter attempts before it
+/// find out the number of messages.
 pub(super) fn lead_stream(
     control: &mut Control,
     seconds: f64,
@@ -92,7 +92,7 @@ pub(super) fn lead_stream(
     }
 }
 
-/// Plays `rounds` rounds once, which the responder joins in, and nothing before or after.
+/// Runs `rounds` rounds once at both ends.
 pub(super) fn lead_once(
     control: &mut Control,
     rounds: u64,
@@ -105,11 +105,11 @@ pub(super) fn lead_once(
 
 fn begin(control: &mut Control, rounds: u64) -> anyhow::Result<()> {
     control.tell(rounds)?;
-    // The responder is awake now, and in its loop when the first message comes.
+    // The responder is awake now, and will be in its loop when the first message comes.
     control.hear().map(drop)
 }
 
-/// The responder's part of either.
+/// Runs the responder's part of [`lead`] and [`lead_once`].
 pub(super) fn follow(
     control: &mut Control,
     mut round: impl FnMut() -> anyhow::Result<()>,
@@ -117,7 +117,7 @@ pub(super) fn follow(
     follow_stream(control, |rounds| (0..rounds).try_for_each(|_| round()))
 }
 
-/// The responder's part of a stream: `play` takes so many messages and confirms them.
+/// Runs the responder's part of a stream. `play` receives messages and confirms them.
 pub(super) fn follow_stream(
     control: &mut Control,
     mut play: impl FnMut(u64) -> anyhow::Result<()>,
@@ -132,13 +132,12 @@ pub(super) fn follow_stream(
     }
 }
 
-/// Rounds of `mean_ns` that take `seconds`, within bounds.
+/// Returns the number of rounds of `mean_ns` that take `seconds`, within bounds.
 pub(super) fn rounds_for(seconds: f64, mean_ns: f64, max: f64) -> u64 {
     (seconds * 1e9 / mean_ns.max(1.0)).clamp(ROUNDS_MIN, max) as u64
 }
 
-/// For how long a process with so many points may live: much longer than it should take, since
-/// what cannot be interrupted is one round.
+/// Returns the lifetime limit of a process with so many points. It is generous, because a round cannot be interrupted.
 pub(super) fn limit(points: usize, seconds: f64) -> Duration {
     Duration::from_secs_f64(f64::from(WATCHDOG_SECONDS) + points as f64 * (4.0 * seconds + 0.15))
 }

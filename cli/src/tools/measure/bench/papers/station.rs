@@ -1,7 +1,7 @@
-//! One end of one or more VIs with memory to use them: what the players are written with.
+//! One end of one or more VIs with their memory, which the players use.
 //!
-//! Its memory is one region: short descriptors of two segments, long ones of as many as there can
-//! be, then data. Calls that poll spin and yield nothing.
+//! The memory is one region: short descriptors of two segments, long ones with the largest number of segments, then
+//! data. Calls that poll spin without yielding the processor.
 
 use std::hint;
 use std::ptr::NonNull;
@@ -19,24 +19,24 @@ use via::{
 use super::control::Control;
 use crate::measure::bench::task::{Role, Wait};
 
-/// Bytes of the longest message on the VIs, where the NIC takes as long ones.
+/// Longest message on the VIs in bytes, if the NIC allows it.
 const TRANSFER_BYTES_MAX: usize = 8 << 20;
-/// Distances of descriptors, in bytes.
+/// Distances between descriptors in bytes.
 const SHORT_BYTES: usize = 64;
 const LONG_BYTES: usize = 4096;
-/// Segments of the longest descriptor.
+/// Number of segments in the longest descriptor.
 pub(super) const SEGMENTS_MAX: usize = via::descriptor::SEGMENTS_MAX;
 const DISCRIMINATOR: &[u8] = b"papers";
 const TIMEOUT: Option<Duration> = Some(Duration::from_secs(20));
 
-/// How much of everything an end has.
+/// Sizes of an end's parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
-    /// Descriptors of up to two segments.
+    /// Number of descriptors with up to two segments.
     pub(super) short: usize,
-    /// Descriptors of up to [`SEGMENTS_MAX`].
+    /// Number of descriptors with up to [`SEGMENTS_MAX`] segments.
     pub(super) long: usize,
-    /// Bytes of data.
+    /// Size of the data in bytes.
     pub(super) data: usize,
 }
 
@@ -54,17 +54,18 @@ pub(super) struct Station<N: Nic> {
     handle: MemHandle,
     room: Room,
     wait: Wait,
-    /// The peer's data.
+    /// Memory of the peer's data.
     remote: RemoteSegment,
     role: Role,
-    /// The host address of the responder's NIC.
+    /// Host address of the responder's NIC.
     responder: Box<[u8]>,
-    /// Whether an end that waits for a change of its memory calls the NIC meanwhile.
+    /// True if an end that waits for a change of its memory must call the NIC meanwhile.
     looks: bool,
 }
 
 impl<N: Nic> Station<N> {
-    /// The end of that role, which waits so, on a NIC: tells the peer where its data lies, and the requester where the responder's NIC is.
+    /// Makes an end on a NIC. Exchanges the addresses of the data with the peer. The requester also gets the address of
+    /// the responder's NIC.
     pub(super) fn new(
         control: &mut Control,
         nic: N,
@@ -89,12 +90,13 @@ impl<N: Nic> Station<N> {
         Ok(Self { nic, memory, handle, room, wait, remote, role, responder, looks })
     }
 
-    /// Has an end that waits for a change of its memory call the NIC meanwhile: one in software goes on when it is called.
+    /// Sets whether an end that waits for a change of its memory calls the NIC meanwhile. A NIC in software may make
+    /// progress only in such calls.
     pub(super) fn with_looks(self, looks: bool) -> Self {
         Self { looks, ..self }
     }
 
-    /// A VI that takes messages as long as the NIC does, not connected.
+    /// Makes an unconnected VI whose longest message is that of the NIC.
     pub(super) fn vi(&self, recv: Option<&N::Cq>, context: u64) -> anyhow::Result<N::Vi> {
         let attributes = ViAttributes {
             max_transfer_size: transfer_max(&self.nic) as u32,
@@ -104,8 +106,7 @@ impl<N: Nic> Station<N> {
         Ok(self.nic.create_vi_with(attributes, Attach { send: None, recv, context })?)
     }
 
-    /// Connects it with the VI of the peer that is connected at the same time. Receives are to be
-    /// posted before.
+    /// Connects a VI with the VI that the peer connects at the same time. Post receives before this call.
     pub(super) fn connect(&self, vi: &N::Vi) -> anyhow::Result<()> {
         let address = NetAddress::new(&self.responder, DISCRIMINATOR);
         if self.role == Role::Responder {
@@ -116,14 +117,14 @@ impl<N: Nic> Station<N> {
         let own = NetAddress::new(&self.nic.attributes().local_address, DISCRIMINATOR);
         loop {
             match vi.connect_request(&own, &address, TIMEOUT) {
-                // The responder is about to wait.
+                // The responder may not wait yet.
                 Err(ConnectError::NoMatch) => std::thread::yield_now(),
                 result => return result.map(drop).context("cannot connect a VI"),
             }
         }
     }
 
-    /// A data segment of `len` bytes from byte `at` of the data on.
+    /// Returns a data segment of `len` bytes at offset `at` of the data.
     pub(super) fn data(&self, at: usize, len: usize) -> DataSegment {
         self.memory.segment(data_at(self.room) + at, len as u32, self.handle)
     }
@@ -139,13 +140,13 @@ impl<N: Nic> Station<N> {
         self.memory.descriptor(self.place(slot)).context("no such descriptor")
     }
 
-    /// Where a descriptor is, to be posted.
+    /// Returns the address of a descriptor, for posting.
     #[inline]
     pub(super) fn address(&self, slot: Slot) -> DescriptorAddress {
         DescriptorAddress { address: self.memory.address(self.place(slot)), handle: self.handle }
     }
 
-    /// Fills a descriptor in for sending or receiving.
+    /// Fills in a descriptor for sending or receiving.
     pub(super) fn prepare(
         &self,
         slot: Slot,
@@ -155,8 +156,8 @@ impl<N: Nic> Station<N> {
         Ok(self.address(slot))
     }
 
-    /// Fills a descriptor in for writing into the peer's data, from byte `to` on; with immediate
-    /// data the peer is told by a receive of its own.
+    /// Fills in a descriptor for writing to the peer's data at offset `to`. With immediate data, the peer gets a
+    /// completed receive.
     pub(super) fn prepare_write(
         &self,
         slot: Slot,
@@ -171,22 +172,22 @@ impl<N: Nic> Station<N> {
         Ok(self.address(slot))
     }
 
-    /// The data from byte `at` on, good for `len` bytes.
+    /// Returns the address of the data at offset `at`, valid for `len` bytes.
     pub(super) fn bytes(&self, at: usize, len: usize) -> anyhow::Result<NonNull<u8>> {
         let address = self.memory.address(data_at(self.room) + at);
         self.memory.range(address, len as u32).context("the range is beyond the end of the buffer")
     }
 
-    /// The word at byte `at` of the data.
+    /// Returns the word at offset `at` of the data.
     pub(super) fn word(&self, at: usize) -> anyhow::Result<&AtomicU32> {
         let place = self.bytes(at, 4)?.cast::<u32>();
         anyhow::ensure!(place.is_aligned(), "a word between words");
-        // SAFETY: four aligned bytes of memory that lives as long as `self`; they are reached by
-        // atomics and by the NIC's copies, whose races spoil no more than the bytes.
+        // SAFETY: the four bytes are aligned, and their memory lives as long as `self`. Atomic operations and the NIC's
+        // copies access them; a race can only change their values.
         Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
     }
 
-    /// Waits until the word of the data changes so; `vi` has a receive posted that no message meets.
+    /// Waits until `is` is true for a word of the data. `vi` must have a posted receive that no message uses.
     #[inline]
     pub(super) fn await_word(
         &self,
@@ -206,7 +207,7 @@ impl<N: Nic> Station<N> {
         Ok(())
     }
 
-    /// The oldest send, once it is done.
+    /// Waits for the oldest send, and returns its completion.
     #[inline]
     pub(super) fn sent(&self, vi: &N::Vi) -> anyhow::Result<Completion> {
         let done = match self.wait {
@@ -216,7 +217,7 @@ impl<N: Nic> Station<N> {
         check(vi, done)
     }
 
-    /// The oldest receive, once it is done.
+    /// Waits for the oldest receive, and returns its completion.
     #[inline]
     pub(super) fn received(&self, vi: &N::Vi) -> anyhow::Result<Completion> {
         let done = match self.wait {
@@ -226,7 +227,7 @@ impl<N: Nic> Station<N> {
         check(vi, done)
     }
 
-    /// Posts a send and waits until it is done.
+    /// Posts a send and waits for its completion.
     #[inline]
     pub(super) fn send(&self, vi: &N::Vi, descriptor: DescriptorAddress) -> anyhow::Result<()> {
         vi.post_send(descriptor)?;
@@ -234,7 +235,7 @@ impl<N: Nic> Station<N> {
     }
 }
 
-/// Bytes of the longest message on VIs of a NIC.
+/// Returns the longest message on VIs of a NIC, in bytes.
 pub(super) fn transfer_max(nic: &impl Nic) -> usize {
     TRANSFER_BYTES_MAX.min(nic.attributes().max_transfer_size as usize)
 }
@@ -247,7 +248,7 @@ fn data_at(room: Room) -> usize {
     short_bytes(room) + room.long * LONG_BYTES
 }
 
-/// Spins until something is done, or nothing is posted.
+/// Spins until there is a completion. Returns `None` if nothing is posted.
 #[inline]
 fn poll(mut look: impl FnMut() -> Done) -> Option<Completion> {
     loop {
@@ -259,7 +260,7 @@ fn poll(mut look: impl FnMut() -> Done) -> Option<Completion> {
     }
 }
 
-/// A completion without an error, or why there is none.
+/// Returns a completion without an error, or the reason why there is none.
 #[inline]
 pub(super) fn check(vi: &impl Vi, done: Option<Completion>) -> anyhow::Result<Completion> {
     match done {

@@ -1,4 +1,4 @@
-//! Figures that were measured before, by this command or by another one: read from their lines of JSON.
+//! Reads stored figures from lines of JSON, which this command or another one has written.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::results::{Key, Results};
 use super::work::{End, Metric, Part, Scenario, Way, Work};
 use crate::measure::bench::task::{Cpus, Wait};
 
-/// Adds the figures of a file of them.
+/// Adds the figures of a file.
 pub(super) fn read(text: &str, all: &mut Vec<Results>) -> anyhow::Result<()> {
     for (i, line) in text.lines().enumerate() {
         line_of(line, all).with_context(|| format!("line {}", i + 1))?;
@@ -16,7 +16,7 @@ pub(super) fn read(text: &str, all: &mut Vec<Results>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The results of a scenario, which may be new.
+/// Returns the results of a scenario, which may be new.
 pub(super) fn of(scenario: Scenario, all: &mut Vec<Results>) -> &mut Results {
     let place = all.iter().position(|results| results.scenario == scenario).unwrap_or_else(|| {
         all.push(Results::new(scenario, Vec::new()));
@@ -36,7 +36,7 @@ fn line_of(line: &str, all: &mut Vec<Results>) -> anyhow::Result<()> {
     }
 }
 
-/// A line of `figures.jsonl`.
+/// Adds a line of `figures.jsonl`.
 fn own(line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
     let scenario: Scenario = field(line, "scenario")?;
     let link = match line.get("mtu") {
@@ -81,7 +81,7 @@ fn part(scenario: Scenario, series: &str) -> Part {
     }
 }
 
-/// Notes figures of another command.
+/// Adds figures of another command.
 fn note(
     all: &mut Vec<Results>,
     (scenario, series, way): (Scenario, &str, Way),
@@ -94,7 +94,7 @@ fn note(
     results.restore(Part { way, ..part(scenario, series) }, key, values);
 }
 
-/// A line of `sovia bench rpc`.
+/// Adds a line of `sovia bench rpc`.
 fn rpc(line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
     let (series, way) = match line["layer"].as_str() {
         Some("tcp") => ("TCP", Way::Tcp),
@@ -109,7 +109,7 @@ fn rpc(line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line of `sovia bench ftp`.
+/// Adds a line of `sovia bench ftp`.
 fn ftp(line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
     let layer: String = field(line, "layer")?;
     let way = match &layer[..] {
@@ -128,7 +128,7 @@ fn ftp(line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line of `sovia bench emp`.
+/// Adds a line of `sovia bench emp`.
 fn emp(scenario: &str, line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
     let (series, way) = match line["way"].as_str() {
         Some("tcp") => ("TCP, 64 KB buffers", Way::Tcp),

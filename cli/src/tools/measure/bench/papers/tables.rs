@@ -1,4 +1,4 @@
-//! Results as tables, for the terminal and for the page alike.
+//! Results as tables, for the terminal and for the page.
 
 use super::compare::{Row, Verdict};
 use super::plan::hosts;
@@ -8,21 +8,21 @@ use super::work::{End, Metric, Part, Scenario, Way};
 use crate::measure::table::number;
 use crate::output::put_line;
 
-/// A table: its title, its header, its rows.
+/// A table: title, header and rows.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) title: String,
     pub(super) header: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
-    /// Columns of text, counted from 0; the others are figures.
+    /// Columns with text, counted from 0. The others have figures.
     pub(super) left: Vec<usize>,
 }
 
-/// What the share in brackets is.
+/// Explanation of the share in brackets.
 pub(super) const SPREAD: &str =
     "Medians of the runs; in brackets the spread: greatest less least, of the median.";
 
-/// The tables of a scenario: by x where there are curves, else a row for each figure.
+/// Returns the tables of a scenario: by x if there are curves, otherwise with a row for each figure.
 pub(super) fn of(results: &Results) -> Vec<Table> {
     match results.scenario {
         Scenario::Loops | Scenario::Memory => vec![list(results)],
@@ -69,7 +69,7 @@ fn list(results: &Results) -> Table {
     }
 }
 
-/// What one VI does beside the bare ring.
+/// Compares one VI with the bare ring.
 fn beside_ring(results: &Results) -> Table {
     let mut rows = Vec::new();
     for ring in results.points().filter(|point| point.part.way == Way::Ring) {
@@ -96,14 +96,14 @@ fn beside_ring(results: &Results) -> Table {
     }
 }
 
-/// A requester's figure beside the responder's.
+/// Returns a requester's figure with the responder's.
 fn of_both(results: &Results, point: &Point<'_>) -> String {
     let theirs = results.curve(&point.part.series, End::Responder, point.metric);
     let theirs = theirs.iter().find(|their| their.0 == point.x).map(|their| their.1);
     format!("{} / {}", cell(point), number(theirs))
 }
 
-/// A series as a column's name: without what the table's title says.
+/// Returns a series' name for a column, without the words of the table's title.
 fn heading(scenario: Scenario, series: &str) -> &str {
     match series.split_once(", ") {
         Some((_, rest)) if scenario == Scenario::Hosts => rest,
@@ -151,12 +151,12 @@ fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> boo
     }
 }
 
-/// Whether NetPIPE's perturbations were measured in a part.
+/// Returns true if NetPIPE's perturbations were measured in a part.
 fn is_perturbed(results: &Results, part: &Part) -> bool {
     results.points().any(|point| point.part.series == part.series && point.off != 0)
 }
 
-/// How far throughput falls at the sizes next to a NetPIPE size: the greatest drop of each series.
+/// Returns the largest drop of throughput at sizes next to a NetPIPE size, for each series.
 pub(super) fn perturbations(results: &Results) -> Option<Table> {
     let of = |part: &str, x: u64, off: i32| {
         results
@@ -168,7 +168,7 @@ pub(super) fn perturbations(results: &Results) -> Option<Table> {
     };
     let mut rows = Vec::new();
     for part in results.parts.iter().filter(|part| is_perturbed(results, part)) {
-        // The worst of a series: where, how far off, and what share of the unperturbed is left.
+        // The largest drop of a series: the size, the perturbation, and the remaining share of throughput.
         let mut worst: Option<(u64, i32, f64)> = None;
         for point in results.points().filter(|p| {
             p.part.series == part.series && p.off != 0 && p.metric == Metric::Throughput
@@ -195,7 +195,7 @@ pub(super) fn perturbations(results: &Results) -> Option<Table> {
     })
 }
 
-/// A table that a paper prints whole, with ours beside each of its columns.
+/// Returns a paper's complete table, with the measured figures beside each column.
 pub(super) fn grid(grid: &Grid, all: &[Results]) -> Table {
     let mut header = vec!["bytes".to_owned()];
     for column in grid.columns {
@@ -234,7 +234,7 @@ fn measured(value: Option<f64>) -> String {
     value.map_or("not measured".to_owned(), |value| number(Some(value)))
 }
 
-/// Published figures beside ours.
+/// Returns published figures with measured ones.
 pub(super) fn comparison<'a>(rows: impl Iterator<Item = &'a Row>) -> Table {
     let header = ["where", "what", "unit", "published", "ours", "ours / published", "times better"];
     let row = |row: &Row| {
@@ -256,7 +256,7 @@ pub(super) fn comparison<'a>(rows: impl Iterator<Item = &'a Row>) -> Table {
     }
 }
 
-/// What the papers found, and whether it holds here.
+/// Returns the papers' findings, and whether each holds here.
 pub(super) fn findings<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Table {
     let header =
         ["where", "what was found", "then", "holds from", "to", "here", "min", "max", "so it"];
@@ -283,7 +283,7 @@ pub(super) fn findings<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Table
     }
 }
 
-/// A ratio that may be very small.
+/// Formats a ratio that may be very small.
 fn ratio(value: Option<f64>) -> String {
     match value {
         Some(value) if value > 0.0 && value < 0.01 => format!("{value:.1e}"),
@@ -291,7 +291,7 @@ fn ratio(value: Option<f64>) -> String {
     }
 }
 
-/// A scenario's name for people.
+/// Returns a scenario's name for readers.
 pub(super) fn title(scenario: Scenario) -> &'static str {
     match scenario {
         Scenario::Loops => "Ping-pong loops with 4 bytes",
@@ -312,7 +312,7 @@ pub(super) fn title(scenario: Scenario) -> &'static str {
     }
 }
 
-/// For the terminal.
+/// Prints a table on the terminal.
 pub(super) fn print(table: &Table) -> anyhow::Result<()> {
     let mut text = crate::measure::table::new(table.header.clone(), &table.left);
     for row in &table.rows {

@@ -1,4 +1,4 @@
-//! What one pair of processes plays, and what it says of it.
+//! Tasks of a pair of processes, and their results.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::measure::bench::layer::Layer;
 use crate::measure::bench::nic::Places;
 use crate::measure::bench::task::{self, Cpus, Role, Wait};
 
-/// What is measured: a chapter of the report, and a command of its own.
+/// A scenario: a chapter of the report, and a command of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Scenario {
@@ -31,7 +31,7 @@ pub(super) enum Scenario {
 }
 
 impl Scenario {
-    /// Those of one host, which the report measures itself.
+    /// Scenarios within one host, which the report measures itself.
     pub(super) const ALL: [Self; 11] = [
         Self::Loops,
         Self::Throughput,
@@ -46,10 +46,10 @@ impl Scenario {
         Self::Buffers,
     ];
 
-    /// Those that other commands measure, whose figures the report takes over.
+    /// Scenarios of other commands, whose figures the report includes.
     pub(super) const COMPANIONS: [Self; 4] = [Self::Hosts, Self::Rpc, Self::Ftp, Self::Emp];
 
-    /// Its name, in commands and in results.
+    /// Returns the name in commands and in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Loops => "loops",
@@ -70,7 +70,7 @@ impl Scenario {
         }
     }
 
-    /// What `x` counts in its results.
+    /// Returns the meaning of `x` in results.
     pub(super) fn x_name(self) -> &'static str {
         match self {
             Self::Strided => "stride_doubles",
@@ -98,34 +98,34 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// How messages travel.
+/// Carrier of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Way {
-    /// Sends that meet posted receives
+    /// Sends to posted receives
     SendRecv,
-    /// Writes into the peer's memory
+    /// Writes to the peer's memory
     RdmaWrite,
     Tcp,
-    /// TCP over IP over VIs, as the papers' baseline
+    /// TCP over IP over VIs, the papers' baseline
     Lane,
     Unix,
     /// A bare ring in shared memory: the hardware's limit
     Ring,
     /// A SOVIA stream over a VI
     Sovia,
-    /// TCP's processes under `sovia run`
+    /// TCP programs under `sovia run`
     Run,
-    /// Sockets of libsovia's
+    /// Sockets of libsovia
     Native,
     /// EMP
     Emp,
-    /// Within one process: nothing travels
+    /// Within one process, without communication
     Local,
 }
 
 impl Way {
-    /// Its name in results.
+    /// Returns the name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::SendRecv => "send_recv",
@@ -142,7 +142,7 @@ impl Way {
         }
     }
 
-    /// Its name for people.
+    /// Returns the name for readers.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::SendRecv => "send/receive",
@@ -160,7 +160,7 @@ impl Way {
     }
 }
 
-/// Whose figure it is.
+/// End that a figure belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum End {
@@ -169,7 +169,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Its name in results.
+    /// Returns the name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Requester => "requester",
@@ -187,71 +187,71 @@ impl From<Role> for End {
     }
 }
 
-/// How a message is spread over the receiver's memory.
+/// Way to spread a message over the receiver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Spread {
     /// By the segments of the receive descriptor
     Segments,
-    /// Received in one piece, then copied by the program
+    /// By the program, which copies the message after receiving it in one piece
     Copied,
-    /// Not at all
+    /// Not spread
     None,
 }
 
-/// What finds the VI with news.
+/// Way to find the VI with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Strategy {
     CompletionQueue,
     RoundRobin,
 }
 
-/// What is done with the bytes of a send before it is posted.
+/// Preparation of a send's bytes before the post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Prepared {
-    /// Registered with the NIC, and deregistered
+    /// Registers them with the NIC, and deregisters them
     Registered,
-    /// Locked in memory by the kernel, and unlocked
+    /// Locks them in memory, and unlocks them
     Pinned,
-    /// Copied, always the same ones
+    /// Copies them, always the same bytes
     CopiedCached,
-    /// Copied, always other ones
+    /// Copies them, always other bytes
     CopiedUncached,
 }
 
-/// By which paper's law registering costs, in simulated time
+/// Published law for the cost of registration, in simulated time
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Law {
-    /// By its size, and by what is registered beside
+    /// By size, and by the amount of other registered memory
     MVia,
-    /// By its size alone
+    /// By size only
     Clan,
 }
 
-/// What registers the bytes of a send there.
+/// Sender that registers the bytes of a send in simulated time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Sender {
-    /// Nothing else is there
+    /// A program without a stream
     Alone,
-    /// A stream, for each send
+    /// A stream, which registers for each send
     CacheOff,
-    /// A stream that keeps a buffer registered, until it notices that its memory has gone
+    /// A stream that keeps a buffer registered until it notices that the memory is unmapped
     CacheOn,
-    /// A stream that keeps it until the program tells it so
+    /// A stream that keeps a buffer registered until the program notifies it
     CacheTold,
 }
 
-/// Which memory messages are sent from and received into, and what is done with them.
+/// Memory that messages are sent from and received into, and the receiver's use of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Buffers {
-    /// Always the same
+    /// Always the same memory
     Hot,
-    /// Others each time, of twice what the last cache holds
+    /// Other memory each time, in total twice the size of the last cache
     Cold,
-    /// As cold ones, and the receiver reads every byte before it answers
+    /// Like `Cold`, and the receiver reads every byte before it answers
     Read,
 }
 
-/// A message size of NetPIPE's: a base size and how far off it is.
+/// A NetPIPE message size: a base size and a perturbation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Perturbed {
     pub(super) base: usize,
@@ -259,20 +259,20 @@ pub(super) struct Perturbed {
 }
 
 impl Perturbed {
-    /// Bytes.
+    /// Returns the size in bytes.
     pub(super) fn size(self) -> usize {
         self.base.saturating_add_signed(self.off as isize)
     }
 }
 
-/// What the two processes do.
+/// Work of the two processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Work {
     /// The ping-pong loops with four bytes, whole and call by call
     Loops,
     /// A stream of messages, confirmed at the end
     OneWay { sizes: Vec<usize> },
-    /// A stream of messages that offers so much and no more, by ends that block
+    /// A stream of messages with a limited rate, between ends that block
     Paced { sizes: Vec<usize>, mbits: u32 },
     /// The ping-pong loop by size
     PingPong { sizes: Vec<Perturbed> },
@@ -284,46 +284,45 @@ pub(super) enum Work {
     Queues { strategy: Strategy, outstanding: usize, size: usize, vis: Vec<usize> },
     /// Single calls
     Calls,
-    /// What the other scenarios of `sovia bench` measure
+    /// Scenarios of `sovia bench`
     Layer { scenario: task::Scenario, layer: Layer, size: usize },
-    /// What idle connected VIs take
+    /// Memory of idle connected VIs
     Memory { vis: usize },
-    /// Bytes made ready for a send, by one end alone, with so many bytes registered beside them
+    /// Preparation of a send's bytes by one end, while `held` other bytes are registered
     Registering { prepared: Prepared, sizes: Vec<usize>, held: usize },
-    /// The same in simulated time, at the papers' costs
+    /// Preparation in simulated time, at the papers' costs
     Simulated { law: Law, sender: Sender, sizes: Vec<usize>, held: usize },
-    /// The ping-pong loop by size, by the memory that is sent from and received into
+    /// The ping-pong loop by size, with different memory for messages
     Buffers { buffers: Buffers, sizes: Vec<usize> },
-    /// Nothing any more: its figures were stored, or another command measured them
+    /// No work: the figures were stored, or another command measured them
     Stored,
 }
 
-/// One line of a scenario's pictures: a pair of processes plays it, from the first point to the
-/// last, once in every run.
+/// One line in a scenario's pictures. A pair of processes runs it, from the first point to the last, once in every run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Part {
     pub(super) scenario: Scenario,
-    /// What tells it from the scenario's others, for people.
+    /// Name within the scenario, for readers.
     pub(super) series: String,
     pub(super) way: Way,
     pub(super) wait: Wait,
     pub(super) cpus: Cpus,
     pub(super) work: Work,
-    /// Of a SOVIA stream or of sockets, as text.
+    /// Configuration of a SOVIA stream or of sockets, as text.
     pub(super) configuration: Option<String>,
-    /// TCP combines small messages by Nagle's algorithm and has the greatest buffers that the system allows, as the papers' had in
-    /// their figures of bandwidth. Otherwise it has TCP_NODELAY.
+    /// True if TCP combines small messages by Nagle's algorithm, and has the largest buffers that the system allows, as
+    /// in the papers' figures of bandwidth. Otherwise TCP has TCP_NODELAY.
     pub(super) nagle: bool,
-    /// Between two hosts: the network.
+    /// Network, for a part between two hosts.
     pub(super) net: Option<Net>,
-    /// Where its VIs' NICs are, if not in shared memory.
+    /// Places of the VIs' NICs, if not in shared memory.
     pub(super) nic: Option<Places>,
-    /// For each point.
+    /// Time for each point.
     pub(super) seconds: f64,
 }
 
 impl Part {
-    /// Points that are measured one after the other.
+    /// Returns the number of points, which are measured one after the other.
     pub(super) fn points(&self) -> usize {
         match &self.work {
             Work::Loops => 2,
@@ -341,16 +340,16 @@ impl Part {
     }
 }
 
-/// What one process is told, as JSON.
+/// Task of one process, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Errand {
     pub(super) part: Part,
     pub(super) role: Role,
-    /// The processor to stay on.
+    /// Processor to run on.
     pub(super) cpu: Option<usize>,
-    /// Where the two meet: the responder makes it and says it in its first line.
+    /// Place where the two processes meet. The responder chooses it, and prints it in its first line.
     pub(super) place: Option<String>,
-    /// The network namespace that is this end's host, if the part is between hosts.
+    /// Network namespace that is this end's host, for a part between hosts.
     pub(super) namespace: Option<String>,
 }
 
@@ -362,13 +361,13 @@ pub(super) struct Reading {
     pub(super) x: u64,
     /// NetPIPE's perturbation of `x`, in bytes.
     pub(super) off: i32,
-    /// In the metric's unit.
+    /// Value in the metric's unit.
     pub(super) value: f64,
 }
 
 macro_rules! metrics {
     ($($name:ident $text:literal $unit:literal $title:literal;)+) => {
-        /// What a figure is a figure of.
+        /// Meaning of a figure.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub(super) enum Metric {
             $(#[doc = $title] $name,)+
@@ -377,22 +376,22 @@ macro_rules! metrics {
         impl Metric {
             const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// Its name in results.
+            /// Returns the name in results.
             pub(super) fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            /// The metric of that name.
+            /// Returns the metric with this name.
             pub(super) fn of_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|metric| metric.name() == name)
             }
 
-            /// The unit of its figures; a Mbit is 10^6 bits.
+            /// Returns the unit of the figures. A Mbit is 10^6 bits.
             pub(super) fn unit(self) -> &'static str {
                 match self { $(Self::$name => $unit,)+ }
             }
 
-            /// Its name for people.
+            /// Returns the name for readers.
             pub(super) fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)+ }
             }

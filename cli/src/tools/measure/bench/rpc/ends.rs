@@ -38,7 +38,7 @@ enum End {
     },
 }
 
-/// Runs an end; returns the exit status.
+/// Runs an end. Returns the exit status.
 pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
     let library = Library::open(args.via.as_deref())?;
@@ -69,7 +69,7 @@ fn call(
     sizes: &[usize],
 ) -> anyhow::Result<i32> {
     let mut client = library.client(server)?;
-    // Until the ends have met, and a little more.
+    // These calls last until the ends have completed the rendezvous, and a little longer.
     for _ in 0..1000 {
         client.call(0)?;
     }

@@ -1,8 +1,8 @@
-//! `sovia bench rpc`: calls over Sun RPC, as figure 7 of the SOVIA paper has them.
+//! `sovia bench rpc`: calls over Sun RPC, like in figure 7 of the SOVIA paper.
 //!
-//! The procedure takes so many bytes and returns an integer. Client and server are libtirpc's, which knows nothing of
-//! Sovia; the layer `sovia` is the very processes of the layer `tcp` with the library in them. The layer `via` has the
-//! transport of that name, libsovia-rpc's, where `make build` has made it.
+//! The procedure takes an array of bytes and returns an integer. Client and server use libtirpc, unmodified. The layer
+//! `sovia` runs the processes of the layer `tcp` with the library. The layer `via` uses libsovia-rpc's transport "via",
+//! if `make build` has built it.
 
 mod ends;
 mod tirpc;
@@ -27,9 +27,9 @@ use crate::output::put_line;
 
 pub(crate) use ends::{Args as EndArgs, run as end};
 
-/// Bytes of arguments, if none are asked for: the figure's.
+/// Default sizes of the argument in bytes, as in the figure.
 const SIZES: [usize; 8] = [0, 4, 64, 256, 512, 1024, 2048, 4096];
-/// What the paper measured for an empty argument on its cluster, in microseconds (SOVIA, figure 7).
+/// Published results for an empty argument on the paper's cluster, in microseconds (SOVIA, figure 7).
 const PUBLISHED: &str = "Published for an empty argument: 200 us over Fast Ethernet, 149 us over TCP on cLAN (LANE), 35 us over SOVIA: 4.3 times as fast as LANE.";
 
 /// What is measured.
@@ -49,13 +49,13 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A size, which may be 0.
+/// Parses a size, which may be 0.
 fn parse_argument(text: &str) -> Result<usize, String> {
     let size = if text == "0" { Ok(0) } else { parse_size(text) };
     size.map_err(|_| "expected a number of bytes from 0 to 64K, such as 64 or 16K".to_owned())
 }
 
-/// What a client has measured for one size.
+/// Results of a client for one size.
 #[derive(Serialize, Deserialize)]
 struct Measured {
     size_bytes: usize,
@@ -77,14 +77,14 @@ struct Line {
     accelerated_runs: Option<u32>,
 }
 
-/// Measures and reports; returns the exit status.
+/// Measures and reports. Returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let mut sizes = if args.size.is_empty() { SIZES.to_vec() } else { args.size.clone() };
     sizes.sort_unstable();
     sizes.dedup();
     let most = sizes.iter().copied().max().unwrap_or(0);
     ensure!(most <= tirpc::MOST, "an argument can have at most {} bytes, not {most}", tirpc::MOST);
-    // Before any process is started: the error is said once.
+    // Checked before any process starts, so that the error is printed once.
     tirpc::Library::open(None)?;
     let library = library::find()?;
     let via = via_library();
@@ -134,10 +134,10 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// libsovia-rpc, by its soname.
+/// libsovia-rpc's soname.
 const VIA_LIBRARY: &str = "libsovia-rpc.so.1";
 
-/// Where it is: beside this program, as built, or in the library folder next to it, as installed.
+/// Returns libsovia-rpc's path: beside this program, as built, or in the library folder next to it, as installed.
 fn via_library() -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
     let folder = own.parent()?;
@@ -145,10 +145,10 @@ fn via_library() -> Option<PathBuf> {
     places.into_iter().find(|place| place.exists())
 }
 
-/// What carries both ends' bytes.
+/// Carrier of both ends' bytes.
 enum Carrier<'a> {
     Kernel,
-    /// The library that is preloaded.
+    /// The preloaded library.
     Preloaded(Board, &'a Path),
     /// libsovia-rpc.
     Via(Board, &'a Path),
@@ -163,7 +163,7 @@ impl Carrier<'_> {
     }
 }
 
-/// A server and a client of their own; what the client has measured.
+/// Runs a new server and a new client. Returns the client's results.
 fn round(carrier: &Carrier<'_>, sizes: &[usize], seconds: f64) -> anyhow::Result<Vec<Measured>> {
     let own = env::current_exe().context("cannot find the path of this program")?;
     let start = |words: &[String]| {

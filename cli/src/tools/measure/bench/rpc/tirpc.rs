@@ -1,6 +1,8 @@
-//! libtirpc, as far as the measurement calls it: found when the measurement runs, for nothing else of Sovia needs it.
+//! The parts of libtirpc that the measurement calls. They are loaded at run time, because the rest of Sovia does not
+//! need libtirpc.
 //!
-//! Names and layouts are those of its headers (`rpc/clnt.h`, `rpc/svc.h`, `rpc/xdr.h`), which its version number (3) fixes.
+//! Names and layouts are from libtirpc's headers (`rpc/clnt.h`, `rpc/svc.h`, `rpc/xdr.h`). They are fixed by the
+//! library's version number (3).
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ffi::CString;
@@ -12,25 +14,25 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, bail, ensure};
 
-/// The most bytes that an argument has.
+/// Largest argument in bytes.
 pub(super) const MOST: usize = 65536;
 
 const PROGRAM: c_ulong = 0x2000_0f02;
 const VERSION: c_ulong = 1;
-/// The procedure: it takes an array of bytes, and returns an integer.
+/// Number of the procedure, which takes an array of bytes and returns an integer.
 const COUNTED: c_uint = 1;
 
 /// `xdrproc_t`.
 type Xdr = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
-/// `CLIENT`, as far as it is read.
+/// First fields of `CLIENT`.
 #[repr(C)]
 struct ClientHandle {
     auth: *mut c_void,
     ops: *const ClientOps,
 }
 
-/// `struct clnt_ops`, as far as it is read.
+/// First field of `struct clnt_ops`.
 #[repr(C)]
 struct ClientOps {
     call: unsafe extern "C" fn(
@@ -44,7 +46,7 @@ struct ClientOps {
     ) -> c_int,
 }
 
-/// `struct svc_req`, as far as it is read.
+/// First fields of `struct svc_req`.
 #[repr(C)]
 struct Request {
     program: c_uint,
@@ -52,7 +54,7 @@ struct Request {
     procedure: c_uint,
 }
 
-/// `SVCXPRT`, as far as it is read.
+/// First fields of `SVCXPRT`.
 #[repr(C)]
 struct Transport {
     fd: c_int,
@@ -60,7 +62,7 @@ struct Transport {
     ops: *const TransportOps,
 }
 
-/// `struct xp_ops`, as far as it is read.
+/// First fields of `struct xp_ops`.
 #[repr(C)]
 struct TransportOps {
     receive: *const c_void,
@@ -78,7 +80,7 @@ struct NetworkAddress {
 
 type Dispatch = unsafe extern "C" fn(*mut Request, *mut Transport);
 
-/// The functions that are called.
+/// Functions that are called.
 #[derive(Clone, Copy)]
 pub(super) struct Library {
     xdr_int: Xdr,
@@ -98,7 +100,7 @@ pub(super) struct Library {
     via: Option<Via>,
 }
 
-/// The functions of libsovia-rpc.
+/// Functions of libsovia-rpc.
 #[derive(Clone, Copy)]
 struct Via {
     create_client: unsafe extern "C" fn(
@@ -113,13 +115,13 @@ struct Via {
     run: unsafe extern "C" fn(),
 }
 
-/// "Make a socket": `RPC_ANYFD`.
+/// `RPC_ANYFD`: makes the callee create a socket.
 const ANY: c_int = -1;
 
-/// For what libtirpc calls back, which gets nothing of ours.
+/// The loaded library, for callbacks of libtirpc, which get no argument from this program.
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// An argument: what `xdr_bytes` is given.
+/// An argument, in the form that `xdr_bytes` takes.
 #[repr(C)]
 struct Bytes {
     at: *mut c_char,
@@ -131,10 +133,10 @@ struct Handle(*mut c_void);
 
 impl Handle {
     fn open(name: &CStr) -> anyhow::Result<Self> {
-        // SAFETY: the library's constructors are those of any program that links it.
+        // SAFETY: the name is a C string. Only the library's own constructors run during the call.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         if handle.is_null() {
-            // SAFETY: after a call that has failed: a text, or null.
+            // SAFETY: after a failed call, dlerror returns null or a C string.
             let why = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
             let why = why.map_or_else(String::new, |why| why.to_string_lossy().into_owned());
             bail!("cannot open {}: {why}", name.to_string_lossy());
@@ -143,7 +145,7 @@ impl Handle {
     }
 
     fn find(&self, name: &CStr) -> anyhow::Result<*mut c_void> {
-        // SAFETY: a handle that is never closed.
+        // SAFETY: the library is never closed, and the name is a C string.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         ensure!(!found.is_null(), "cannot find {} in the library", name.to_string_lossy());
         Ok(found)
@@ -155,7 +157,7 @@ impl Via {
     fn open(path: &Path) -> anyhow::Result<Self> {
         let name = CString::new(path.as_os_str().as_bytes()).context("the path has a NUL byte")?;
         let library = Handle::open(&name)?;
-        // SAFETY: the functions of these names have these types, by sovia_rpc.h and svc.h.
+        // SAFETY: sovia_rpc.h and svc.h declare these functions with these types.
         unsafe {
             Ok(Self {
                 create_client: core::mem::transmute(library.find(c"clnt_via_create")?),
@@ -167,7 +169,7 @@ impl Via {
 }
 
 impl Library {
-    /// Finds libtirpc; with the path of libsovia-rpc, that as well, for transport and clients.
+    /// Loads libtirpc. With the path of libsovia-rpc, also loads that library, for transport and clients.
     #[expect(clippy::missing_transmute_annotations, reason = "the fields say the types")]
     pub(super) fn open(via: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(library) = LIBRARY.get() {
@@ -176,7 +178,7 @@ impl Library {
         let tirpc = Handle::open(c"libtirpc.so.3")
             .context("bench rpc needs libtirpc (Debian: libtirpc3)")?;
         let via = via.map(Via::open).transpose()?;
-        // SAFETY: the functions of these names have these types, by the headers of version 3.
+        // SAFETY: the headers of version 3 declare these functions with these types.
         let library = unsafe {
             Self {
                 xdr_int: core::mem::transmute::<*mut c_void, Xdr>(tirpc.find(c"xdr_int")?),
@@ -192,13 +194,13 @@ impl Library {
         Ok(*LIBRARY.get_or_init(|| library))
     }
 
-    /// Serves by libsovia-rpc; says its port, and returns where serving cannot go on.
+    /// Serves by libsovia-rpc, and passes its port to `say`. Returns only if serving fails.
     pub(super) fn serve_via(
         &self,
         say: impl FnOnce(u16) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let via = self.via.context("libsovia-rpc is not open")?;
-        // SAFETY: the transport lives as long as the process.
+        // SAFETY: libsovia-rpc has made the transport, which lives until the process ends.
         unsafe {
             let transport = (via.create_transport)(ANY, 0, 0);
             ensure!(!transport.is_null(), "libsovia-rpc cannot make a transport");
@@ -210,9 +212,9 @@ impl Library {
         Ok(())
     }
 
-    /// Serves on a listener; returns where serving cannot go on.
+    /// Serves on a listener. Returns only if serving fails.
     pub(super) fn serve(&self, listener: TcpListener) -> anyhow::Result<()> {
-        // SAFETY: the descriptor is the transport's from here on, and both live as long as the process.
+        // SAFETY: the transport takes ownership of the descriptor, and lives until the process ends.
         unsafe {
             let transport = (self.create_transport)(listener.into_raw_fd(), 0, 0);
             ensure!(!transport.is_null(), "libtirpc cannot make a transport for the listener");
@@ -223,10 +225,10 @@ impl Library {
         Ok(())
     }
 
-    /// A client of the server there.
+    /// Makes a client of the server at this address.
     pub(super) fn client(&self, server: SocketAddrV4) -> anyhow::Result<Client> {
         let mut fd: c_int = ANY;
-        // SAFETY: zeros are an address; all locals live as long as the calls.
+        // SAFETY: all zeroes are a valid sockaddr_in. All pointers are to locals that outlive the calls.
         let handle = unsafe {
             let mut address: libc::sockaddr_in = core::mem::zeroed();
             address.sin_family = libc::AF_INET as libc::sa_family_t;
@@ -248,7 +250,7 @@ impl Library {
     }
 }
 
-/// A connection for calls; it lives as long as the process.
+/// A connection for calls, which exists until the process ends.
 pub(super) struct Client {
     library: Library,
     handle: *mut ClientHandle,
@@ -256,13 +258,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Makes a call with so many bytes, at most [`MOST`], and waits for the answer.
+    /// Makes a call with an argument of `size_bytes`, at most [`MOST`], and waits for the answer.
     pub(super) fn call(&mut self, size_bytes: usize) -> anyhow::Result<()> {
         let bytes = self.bytes.get_mut(..size_bytes).context("the argument is too large")?;
         let mut argument = Bytes { at: bytes.as_mut_ptr(), len: size_bytes as c_uint };
         let mut counted: c_int = -1;
         let patience = libc::timeval { tv_sec: 60, tv_usec: 0 };
-        // SAFETY: the handle is a client's; argument and answer live as long as the call and are what the two
+        // SAFETY: the handle is a valid client. Argument and answer outlive the call, and have the types that the two
         // functions take.
         let status = unsafe {
             ((*(*self.handle).ops).call)(
@@ -285,11 +287,11 @@ impl Client {
 }
 
 /// # Safety
-/// To be called by libtirpc, with [`Bytes`].
+/// Only libtirpc may call this function, with a valid stream and a [`Bytes`].
 unsafe extern "C" fn xdr_argument(stream: *mut c_void, argument: *mut c_void) -> c_int {
     let Some(library) = LIBRARY.get() else { return 0 };
     let argument = argument.cast::<Bytes>();
-    // SAFETY: the contract.
+    // SAFETY: the caller passes a valid stream and a [`Bytes`].
     unsafe {
         (library.xdr_bytes)(
             stream,
@@ -301,12 +303,12 @@ unsafe extern "C" fn xdr_argument(stream: *mut c_void, argument: *mut c_void) ->
 }
 
 /// # Safety
-/// To be called by libtirpc, with a call of this program's.
+/// Only libtirpc may call this function, with a request for this program and its transport.
 unsafe extern "C" fn answer(request: *mut Request, transport: *mut Transport) {
     let Some(library) = LIBRARY.get() else { return };
     let mut place = [0 as c_char; MOST];
     let mut argument = Bytes { at: place.as_mut_ptr(), len: 0 };
-    // SAFETY: the contract. The argument has a place for as many bytes as it may have.
+    // SAFETY: the caller passes a valid request and transport. The argument has room for the largest number of bytes.
     unsafe {
         if (*request).procedure == COUNTED
             && ((*(*transport).ops).arguments)(transport, xdr_argument, (&raw mut argument).cast())

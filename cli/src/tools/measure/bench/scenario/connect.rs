@@ -1,4 +1,4 @@
-//! Connections one after the other: set up, one byte each way, closed.
+//! Connections one after the other: connect, send one byte in each direction, close.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use super::{GO, STOP};
 use crate::measure::bench::link::{Link, tcp};
 use crate::measure::bench::task::{Figure, Metric, Task};
 
-/// Connections in one measurement. Each leaves its port in TIME_WAIT for a second at least, and
-/// there are 28 thousand ports.
+/// Largest number of connections in a measurement. Each leaves its port in TIME_WAIT for at least a second, and there
+/// are 28,000 ports.
 const CONNECTIONS_MAX: u64 = 8000;
 
-/// Makes connections to `port` for the time of the task.
+/// Makes connections to `port` for the task's time.
 pub(in crate::measure::bench) fn request(port: &str, task: &Task) -> anyhow::Result<Vec<Figure>> {
     let time = Duration::from_secs_f64(task.seconds);
     let start = Instant::now();
@@ -23,7 +23,7 @@ pub(in crate::measure::bench) fn request(port: &str, task: &Task) -> anyhow::Res
         times.record(begin.elapsed().as_nanos() as u64)?;
     }
     one(port, task, STOP)?;
-    // At the median's pace: a few that were interrupted do not count.
+    // The rate comes from the median, so that a few interrupted connections do not count.
     let value = 1e9 / times.value_at_quantile(0.5) as f64;
     Ok(vec![Figure { metric: Metric::Connections, value, tail: None }])
 }
@@ -34,7 +34,7 @@ fn one(port: &str, task: &Task, byte: u8) -> anyhow::Result<()> {
     Ok(link.receive_all(&mut [0])?)
 }
 
-/// Answers connections up to the one that says stop.
+/// Answers connections until a byte says STOP.
 pub(in crate::measure::bench) fn respond(
     listener: &std::net::TcpListener,
     task: &Task,

@@ -1,4 +1,4 @@
-//! A stream that offers so many bytes a second and no more, and what it costs in processor time.
+//! A stream with a limited rate, and its cost in processor time.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::measure::bench::cpu_time::{CpuTime, percent};
 use crate::measure::bench::link::Link;
 use crate::measure::bench::pace::Pace;
 
-/// The receiver's buffer, in bytes.
+/// Size of the receiver's buffer in bytes.
 const BUFFER_BYTES: usize = 128 << 10;
-/// A header before each part: whether to go on, and how many bytes follow.
+/// Length of the header before each part: GO or STOP, and the number of bytes that follow.
 const HEADER_BYTES: usize = 16;
 
-/// Offers `bytes_per_second` in messages of `size` for about `time`; returns the processor time of
-/// both ends, in percent of the time that has passed.
+/// Offers `bytes_per_second` in messages of `size` for about `time`. Returns the processor time of both ends, in
+/// percent of the elapsed time.
 pub(in crate::measure::bench) fn offer(
     link: &mut impl Link,
     size: usize,
@@ -33,12 +33,12 @@ pub(in crate::measure::bench) fn offer(
     Ok(percent(both, cpu.passed()))
 }
 
-/// Tells the receiver that there is no more.
+/// Tells the receiver that no part follows.
 pub(in crate::measure::bench) fn end(link: &mut impl Link) -> anyhow::Result<()> {
     Ok(link.send(&header(STOP, 0))?)
 }
 
-/// Receives part after part and says of each what it has cost.
+/// Receives part after part, and reports the processor time of each.
 pub(in crate::measure::bench) fn take(link: &mut impl Link, size: usize) -> anyhow::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES.max(size)];
     loop {

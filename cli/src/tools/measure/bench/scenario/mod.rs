@@ -1,6 +1,6 @@
-//! What the two processes of a measurement do, over any [`Link`].
+//! Work of the two processes of a measurement, over any [`Link`].
 //!
-//! The first byte of a message says whether to go on: [`GO`], or [`STOP`] for the last one.
+//! The first byte of a message says whether to continue: [`GO`], or [`STOP`] for the last message.
 
 pub(super) mod connect;
 pub(super) mod load;
@@ -17,7 +17,7 @@ use super::task::{Figure, Metric, Role, Scenario, Tail, Task};
 const GO: u8 = 1;
 const STOP: u8 = 0;
 
-/// Plays one role over `link`; the requester returns figures.
+/// Runs one role over `link`. The requester returns figures.
 pub(super) fn play(link: &mut impl Link, task: &Task, role: Role) -> anyhow::Result<Vec<Figure>> {
     let time = Duration::from_secs_f64(task.seconds);
     match (task.scenario, role) {
@@ -45,7 +45,7 @@ pub(super) fn play(link: &mut impl Link, task: &Task, role: Role) -> anyhow::Res
             stream::receive(link, task.size_bytes)?;
             Ok(Vec::new())
         }
-        // Both halves over the same connection, one after the other.
+        // Measures both halves over the same connection, one after the other.
         (Scenario::Rate, Role::Requester) => {
             let messages = stream::send(link, task.size_bytes, time / 2)? / task.size_bytes as f64;
             let trip = pingpong::request(link, task.size_bytes, time / 2)?;

@@ -1,4 +1,4 @@
-//! A message there, the same back, again and again.
+//! Ping-pong: a message there and back, again and again.
 
 use std::time::{Duration, Instant};
 
@@ -10,26 +10,26 @@ use crate::measure::bench::link::Link;
 /// Times of round trips, in nanoseconds.
 #[derive(Debug)]
 pub(in crate::measure::bench) struct Trip {
-    /// The median over batches of the mean of a batch: a clock looked at for every trip would
-    /// be a good part of the fastest ones.
+    /// Median over batches of the mean of a batch. Reading the clock for each trip would take a large part of the
+    /// shortest trips.
     pub(in crate::measure::bench) median_ns: f64,
-    /// Of trips timed one by one.
+    /// Percentiles of trips timed one by one.
     pub(in crate::measure::bench) p99_ns: f64,
     pub(in crate::measure::bench) p999_ns: f64,
 }
 
-/// A batch is about this long, so that the clock costs nothing and a batch that was interrupted
-/// is one of many.
+/// Duration of a batch: long enough that reading the clock costs nothing, and short enough that there are many batches
+/// besides an interrupted one.
 const BATCH: Duration = Duration::from_micros(50);
 const BATCH_TRIPS_MAX: u64 = 256;
-/// So many batches, and trips timed one by one, there are at least, however long they take: where
-/// other programs run on the processors as well, one that was interrupted shall not be the median.
+/// Smallest numbers of batches, and of trips timed one by one, regardless of the time. If other programs use the
+/// processors, an interrupted one must not be the median.
 const BATCHES_MIN: u64 = 50;
 const SINGLES_MIN: u64 = 500;
-/// Round trips before anything is measured: connections move off TCP after the first few.
+/// Number of round trips before the measurement. Connections move from TCP to a VI after the first few.
 const WARM_UP_TRIPS: u64 = 200;
 
-/// Measures round trips of `size` bytes for about `time`, then lets the responder go.
+/// Measures round trips of `size` bytes for about `time`, then ends the responder.
 pub(in crate::measure::bench) fn request(
     link: &mut impl Link,
     size: usize,
@@ -80,7 +80,7 @@ pub(in crate::measure::bench) fn request(
     })
 }
 
-/// Sends back what comes, up to the message that says stop.
+/// Returns each message, until a message says STOP.
 pub(in crate::measure::bench) fn respond(link: &mut impl Link, size: usize) -> anyhow::Result<()> {
     let mut message = vec![GO; size];
     while message[0] != STOP {

@@ -1,9 +1,8 @@
 //! A stream of messages of one size in one direction, acknowledged at the end.
 //!
-//! It goes in rounds: a number of messages, then one back. The rounds are long enough for
-//! that one not to count, and short enough for many in the time there is, so that one that was
-//! interrupted is not the median. A link that needs more than that time for one has shorter ones:
-//! emulated NICs move some thousand messages a second.
+//! The stream consists of rounds: a number of messages, then one message back. Rounds are so long that the message back
+//! does not count. They are so short that many fit into the time, and an interrupted round is not the median. A slow
+//! link has shorter rounds: emulated NICs move some thousand messages a second.
 
 use std::time::{Duration, Instant};
 
@@ -12,24 +11,24 @@ use hdrhistogram::Histogram;
 use super::{GO, STOP};
 use crate::measure::bench::link::Link;
 
-/// The receiver's buffer, in bytes.
+/// Size of the receiver's buffer in bytes.
 const BUFFER_BYTES: usize = 128 << 10;
-/// A round has at most this many bytes, and at most that many messages, but at least one.
+/// Largest numbers of bytes and of messages in a round. A round has at least one message.
 const ROUND_BYTES_MAX: usize = 32 << 20;
 const ROUND_MESSAGES_MAX: usize = 1 << 16;
-/// The shortest rounds are the longest halved so many times.
+/// Number of halvings from the longest round to the shortest.
 const HALVINGS_MAX: u32 = 8;
-/// So many rounds there are at least, however long they take.
+/// Smallest number of rounds, regardless of the time.
 const ROUNDS_MIN: u64 = 3;
 
-/// Messages of a round.
+/// Returns the number of messages in a round.
 fn round_messages(size: usize, halvings: u32) -> usize {
     let longest = (ROUND_BYTES_MAX / size).clamp(1, ROUND_MESSAGES_MAX);
     longest.checked_shr(halvings).unwrap_or(0).max(1)
 }
 
-/// Goes round by round from the shortest to the longest, or to the first that takes more than
-/// `most`. Returns how many halvings that one has.
+/// Runs rounds from the shortest to the longest, or to the first that takes longer than `most`. Returns the number of
+/// halvings of the last one.
 fn warm_up(
     size: usize,
     most: Duration,
@@ -37,7 +36,7 @@ fn warm_up(
 ) -> anyhow::Result<u32> {
     let mut halvings = round_messages(size, 0).ilog2().min(HALVINGS_MAX);
     loop {
-        // One that was interrupted does not decide.
+        // A round counts as long only if it is long twice, because one may have been interrupted.
         let is_long = round(halvings)? > most && round(halvings)? > most;
         if is_long || halvings == 0 {
             return Ok(halvings);
@@ -46,8 +45,7 @@ fn warm_up(
     }
 }
 
-/// Streams messages of `size` bytes for about `time`; returns bytes a second, the median over
-/// the rounds.
+/// Streams messages of `size` bytes for about `time`. Returns bytes a second, the median of the rounds.
 pub(in crate::measure::bench) fn send(
     link: &mut impl Link,
     size: usize,
@@ -57,7 +55,7 @@ pub(in crate::measure::bench) fn send(
     let mut answer = vec![0; size];
     let mut round = |halvings: u32| -> anyhow::Result<Duration> {
         let begin = Instant::now();
-        // The receiver knows by a round's first byte how long that is.
+        // The first byte of a round tells the receiver the round's length.
         message[0] = GO + halvings as u8;
         for _ in 0..round_messages(size, halvings) {
             link.send(&message)?;
@@ -65,7 +63,7 @@ pub(in crate::measure::bench) fn send(
         link.receive_all(&mut answer)?;
         Ok(begin.elapsed())
     };
-    // The next longer one would take about the whole time.
+    // The next longer round would take about the whole time.
     let halvings = warm_up(size, time / 2, &mut round)?;
     let start = Instant::now();
     let mut rounds = Histogram::<u64>::new(3)?;
@@ -79,14 +77,14 @@ pub(in crate::measure::bench) fn send(
     Ok(bytes / (rounds.value_at_quantile(0.5) as f64 / 1e9))
 }
 
-/// Receives and acknowledges, up to the message that says stop.
+/// Receives and acknowledges rounds, until a message says STOP.
 pub(in crate::measure::bench) fn receive(link: &mut impl Link, size: usize) -> anyhow::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let answer = vec![GO; size];
     loop {
-        // Nothing follows a round before its acknowledgement.
+        // The sender sends nothing after a round before its acknowledgement.
         let first = link.receive(&mut buffer)?;
-        // The message that says stop is a round of its own.
+        // The message that says STOP is a round of its own.
         let halvings = buffer[0].checked_sub(GO);
         let messages = halvings.map_or(1, |halvings| round_messages(size, halvings.into()));
         let mut left = messages * size - first;
@@ -107,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket that counts what it sends.
+    /// A socket that counts the messages that it sends.
     struct Counting {
         stream: UnixStream,
         messages: usize,
@@ -127,7 +125,8 @@ mod tests {
         }
     }
 
-    /// Messages that each end has sent in a stream whose every round takes longer than there is time.
+    /// Returns the numbers of messages that each end has sent, in a stream whose rounds each take longer than the given
+    /// time.
     fn sent_over_a_slow_link(size: usize) -> (usize, usize) {
         let (near, far) = UnixStream::pair().unwrap();
         let mut near = Counting { stream: near, messages: 0 };
@@ -142,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_slow_link_has_short_rounds() {
-        // Two to warm up, three that count, and the one that says stop.
+        // Two rounds to warm up, three measured ones, and the message that says STOP.
         for (size, messages) in [(1, 256), (64, 256), (96 << 10, 1), (1 << 20, 1), (40 << 20, 1)] {
             let rounds = 2 + ROUNDS_MIN as usize;
             assert_eq!(sent_over_a_slow_link(size), (rounds * messages + 1, rounds + 1), "{size}");

@@ -1,4 +1,4 @@
-//! Pictures of figures that other commands have measured: Sun RPC, FTP, EMP.
+//! Pictures of figures from other commands: Sun RPC, FTP, EMP.
 
 use super::{Album, Axis, BYTES, GBITS, HALF_TRIP, Kind, Picture, published};
 use crate::measure::bench::papers::plot::Note;
@@ -11,7 +11,7 @@ use crate::measure::bench::papers::work::{End, Metric, Scenario};
 const CALL: Axis = Axis { label: "a call and its answer in µs", kind: Kind::Log };
 const FILE: Axis = Axis { label: "bytes of the file", kind: Kind::Log };
 const SHARE: Axis = Axis { label: "% of the processor in the program", kind: Kind::Linear };
-/// What is computed between posting and waiting where the paper's table has its times, in µs.
+/// Computing time between posting and waiting for the paper's table, in µs.
 const WORK: u64 = 3200;
 
 pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
@@ -21,7 +21,7 @@ pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
         Scenario::Rpc => {
             let bytes = Axis { label: "bytes of the argument", kind: Kind::Binary };
             let mut lines = album.lines(Metric::CallTime, |point| point.x > 0);
-            // An axis of sizes has no place for none: it stands at 1.
+            // A logarithmic axis has no place for size 0, so it is drawn at 1.
             for (name, value) in [
                 ("TCP over LANE on cLAN", 149.0),
                 ("SOVIA on cLAN", 35.0),
@@ -113,7 +113,7 @@ fn row(name: String, send: f64, receive: f64, wait: f64) -> Row {
     Row { name, pieces: pieces.map(|(call, us)| (call.to_owned(), us)).to_vec() }
 }
 
-/// Throughput by share, each of the same batches.
+/// Returns throughput by share, both from the same batches.
 fn figure_6(album: &Album<'_>) -> Vec<Line> {
     let results = album.results;
     let of = |part: &crate::measure::bench::papers::work::Part| {

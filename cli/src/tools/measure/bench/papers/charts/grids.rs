@@ -1,4 +1,4 @@
-//! Tables that the papers print whole, as pictures: published and ours in one, as they are and by native VIA.
+//! Pictures of the papers' complete tables: published and measured in one picture, absolute and relative to native VIA.
 
 use super::{Album, Axis, BYTES, HALF_TRIP, Kind, Picture, published, short};
 use crate::measure::bench::papers::plot::Note;
@@ -9,7 +9,7 @@ use crate::measure::bench::papers::work::End;
 
 const BY_VIA: Axis = Axis { label: "by native VIA of the same size", kind: Kind::Linear };
 
-/// Two for each table.
+/// Returns two pictures for each table.
 pub(in crate::measure::bench::papers) fn pictures(all: &[Results], note: &Note) -> Vec<Picture> {
     let none = Results::new(crate::measure::bench::papers::work::Scenario::Sovia, Vec::new());
     GRIDS

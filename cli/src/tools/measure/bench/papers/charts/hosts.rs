@@ -1,4 +1,4 @@
-//! The pictures of what is measured between two hosts.
+//! Pictures of measurements between two hosts.
 
 use super::{Album, BYTES, GBITS, HALF_TRIP, Picture, published};
 use crate::measure::bench::papers::plan::hosts::{Group, groups};
@@ -7,7 +7,7 @@ use crate::measure::bench::papers::published::{NETPIPE, SOVIA};
 use crate::measure::bench::papers::results::Results;
 use crate::measure::bench::papers::work::Metric;
 
-/// One for each group of series that was measured.
+/// Returns a picture for each measured group of series.
 pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
     let measured = |group: &&_| has_points(results, group);
     groups()
@@ -36,7 +36,7 @@ pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
         .collect()
 }
 
-/// Published points of a group: bytes, and µs or Gbit/s.
+/// Returns a group's published points: bytes, and µs or Gbit/s.
 fn points(group: &Group) -> &'static [(&'static str, f64, f64)] {
     match (&group.title[..], group.metric) {
         ("NetPIPE MTU 1500 polling" | "NetPIPE MTU 1500 waiting", Metric::HalfTrip) => {

@@ -1,4 +1,4 @@
-//! Which pictures a scenario gets.
+//! The pictures of each scenario.
 
 mod companions;
 mod grids;
@@ -23,7 +23,7 @@ pub(super) use self::verdicts::{picture as findings, states};
 pub(super) struct Picture {
     pub(super) file: String,
     pub(super) svg: String,
-    /// Where it stands in the report; what no paper has stands behind them.
+    /// Paper that the picture belongs to. Pictures without a paper come last in the report.
     pub(super) paper: Option<&'static Paper>,
 }
 
@@ -31,14 +31,14 @@ const BYTES: Axis = Axis { label: "message size in bytes", kind: Kind::Binary };
 const GBITS: Axis = Axis { label: "throughput in Gbit/s", kind: Kind::Log };
 const HALF_TRIP: Axis = Axis { label: "half a round trip in µs", kind: Kind::Log };
 
-/// What pictures of a scenario are made with.
+/// Data for the pictures of a scenario.
 struct Album<'a> {
     results: &'a Results,
     note: &'a Note,
     paper: Option<&'static Paper>,
 }
 
-/// The pictures of a scenario.
+/// Returns the pictures of a scenario.
 pub(super) fn of(results: &Results, note: &Note) -> Vec<Picture> {
     let album = |paper| Album { results, note, paper };
     let features = album(Some(&FEATURES));
@@ -103,20 +103,20 @@ pub(super) fn of(results: &Results, note: &Note) -> Vec<Picture> {
     }
 }
 
-/// A point, throughput in Gbit/s.
+/// Returns a point of a picture. Throughput is in Gbit/s.
 fn dot(x: f64, point: &Point<'_>) -> Dot {
     let per = if point.metric == Metric::Throughput { 1e3 } else { 1.0 };
     let summary = point.summary;
     Dot { x, y: summary.median / per, range: (summary.min / per, summary.max / per) }
 }
 
-/// A published series: points without a spread.
+/// Returns a published series, whose points have no spread.
 fn published(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Line {
     let points = points.map(|(x, y)| Dot { x, y, range: (y, y) }).collect();
     Line { name: format!("{name}, {PUBLISHED}"), points }
 }
 
-/// A series without what the title of its picture says.
+/// Returns a series' name without the words that its picture's title contains.
 fn short(series: &str) -> String {
     let said = [
         ", a processor each",
@@ -135,7 +135,7 @@ fn short(series: &str) -> String {
 }
 
 impl Album<'_> {
-    /// Figures of a metric by x, a line for each series.
+    /// Returns figures of a metric by x, a line for each series.
     fn lines(&self, metric: Metric, of: impl Fn(&Point<'_>) -> bool) -> Vec<Line> {
         let mut lines = Vec::new();
         for part in &self.results.parts {
@@ -185,7 +185,8 @@ impl Album<'_> {
         Picture { file: format!("{file}.svg"), svg, paper: self.paper }
     }
 
-    /// A row for each loop, a piece for each call: of loops that sleep, whose times are of another size, or of the others.
+    /// Returns a picture with a row for each loop and a piece for each call. Loops that sleep have other magnitudes, so
+    /// they have a picture of their own.
     fn loops(&self, sleeping: bool) -> Picture {
         let mut rows = Vec::new();
         for part in self.results.parts.iter().filter(|it| (it.wait == Wait::Sleep) == sleeping) {
@@ -207,7 +208,7 @@ impl Album<'_> {
         self.barred(file, &title, "ns of a round, call by call", rows)
     }
 
-    /// A bar for each figure in that unit.
+    /// Returns a picture with a bar for each figure in the given unit.
     fn single(&self, file: &str, label: &'static str, unit: &str) -> Picture {
         let row = |point: Point<'_>| Row {
             name: match self.results.scenario {
@@ -221,7 +222,7 @@ impl Album<'_> {
     }
 }
 
-/// When in a loop a call has its turn: the responder begins by waiting, and posts its receive last.
+/// Returns the position of a call in a loop. The responder begins by waiting, and posts its receive last.
 fn turn(end: End, call: Metric) -> u8 {
     match (end, call) {
         (End::Responder, Metric::RecvDone | Metric::RecvWait | Metric::Flag) => 0,

@@ -1,4 +1,4 @@
-//! The pictures of NetPIPE's sweeps within a host.
+//! Pictures of NetPIPE's sweeps within a host.
 
 use super::{Album, BYTES, GBITS, HALF_TRIP, Picture, dot, published, short};
 use crate::measure::bench::papers::plot::Note;
@@ -11,13 +11,13 @@ use crate::measure::bench::task::Cpus;
 const TIME: Axis = Axis { label: "half a round trip in µs", kind: Kind::Log };
 const SHARE: Axis = Axis { label: "throughput by that of the size itself", kind: Kind::Linear };
 
-/// Latency, saturation, signature and perturbation, where each end has a processor and where both share one.
+/// Returns latency, saturation, signature and perturbation, with a processor for each end and with a shared one.
 pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
     let places =
         [(Cpus::Apart, "a processor each", "apart"), (Cpus::Together, "both on one", "together")];
     let mut pictures = Vec::new();
     for (cpus, place, file) in places {
-        // The papers' ends had a processor each: the other table is beyond them.
+        // In the papers, each end had a processor. So the pictures with a shared one belong to no paper.
         let paper = (cpus == Cpus::Apart).then_some(&NETPIPE);
         let album = Album { results, note, paper };
         let figure = if cpus == Cpus::Apart { "Euro-Par 2001, Fig. 2" } else { "NetPIPE" };
@@ -58,7 +58,7 @@ pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
     pictures
 }
 
-/// Throughput by the time that a message takes: how soon what can be reached is reached.
+/// Returns throughput by the time of a message, which shows how soon the highest throughput is reached.
 fn signature(results: &Results, cpus: Cpus) -> Vec<Line> {
     let mut lines = Vec::new();
     for part in results.parts.iter().filter(|part| part.cpus == cpus) {
@@ -77,7 +77,8 @@ fn signature(results: &Results, cpus: Cpus) -> Vec<Line> {
     lines
 }
 
-/// Throughput of messages that are a few bytes off, by that of the size itself: below 1 something does not fit.
+/// Returns the throughput of messages that are a few bytes off, relative to that of the exact size. Values below 1 show
+/// an alignment problem.
 fn perturbed(results: &Results, cpus: Cpus) -> Vec<Line> {
     let mut lines = Vec::new();
     for part in results.parts.iter().filter(|part| part.cpus == cpus) {
@@ -102,7 +103,7 @@ fn perturbed(results: &Results, cpus: Cpus) -> Vec<Line> {
     lines
 }
 
-/// Messages from and into memory that no cache holds.
+/// Returns pictures of messages to and from memory that is in no cache.
 pub(super) fn buffers(results: &Results, note: &Note) -> Vec<Picture> {
     let album = Album { results, note, paper: Some(&NETPIPE) };
     let title = "NetPIPE -I: other memory each time, and a receiver that reads";

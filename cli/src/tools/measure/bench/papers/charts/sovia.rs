@@ -1,4 +1,4 @@
-//! The pictures of the papers on SOVIA.
+//! Pictures of the papers on SOVIA.
 
 use super::{Album, Axis, BYTES, GBITS, HALF_TRIP, Kind, Picture, published, short};
 use crate::measure::bench::papers::plot::Note;
@@ -11,10 +11,10 @@ use crate::measure::bench::papers::work::{End, Metric, Way};
 const PERCENT: Axis = Axis { label: "processor time in % of the time", kind: Kind::Linear };
 const PER_MB: Axis = Axis { label: "processor time in µs per MB", kind: Kind::Log };
 const BY_VIA: Axis = Axis { label: "by native VIA of the same size", kind: Kind::Log };
-/// Of the papers' pace: less is not kept.
+/// Lowest throughput, in Mbit/s, that counts as keeping the papers' pace.
 const KEPT: f64 = 0.95 * 780.0;
 
-/// What stands in figure 5, and in figures 7 and 8.
+/// Series of figure 5, and of figures 7 and 8.
 const HANDLING: [&str; 5] = ["native VIA", "TCP", "SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"];
 const FLOW: [&str; 7] = [
     "native VIA",
@@ -26,10 +26,10 @@ const FLOW: [&str; 7] = [
     "SOVIA_COMBINE",
 ];
 
-/// RDMA writes, and what they are measured against.
+/// RDMA writes, and the series that they are compared with.
 const WRITING: [&str; 5] = ["native VIA", "SOVIA_REG", "SOVIA_3WAY", "SOVIA_RDMA", "SOVIA_DACKS"];
 
-/// Whether a series is one of those, however it waits.
+/// Returns true if a series is one of `names`, with any way of waiting.
 fn is_one_of(series: &str, what: &str, names: &[&str]) -> bool {
     let Some(name) = series.strip_prefix(what).and_then(|it| it.strip_prefix(", ")) else {
         return false;
@@ -48,7 +48,7 @@ fn is_socket(point: &Point<'_>, what: &str) -> bool {
         && !series.ends_with("sleeping")
 }
 
-/// Latency and bandwidth, and each end's processor time at the papers' pace.
+/// Returns pictures of latency and bandwidth, and of each end's processor time at the papers' pace.
 pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
     let album = Album { results, note, paper: Some(&SOVIA) };
     let of = |what: &'static str, names: &'static [&'static str]| {
@@ -101,7 +101,8 @@ pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
     pictures
 }
 
-/// Each by native VIA that waits in the same way; TCP's calls, which sleep, by the one that blocks.
+/// Returns a picture of series relative to native VIA that waits in the same way. TCP's calls sleep, so TCP is compared
+/// with the blocking one.
 fn normalised(album: &Album<'_>, what: &str, metric: Metric, names: &[&str]) -> Picture {
     let results = album.results;
     let mut lines = Vec::new();
@@ -140,7 +141,8 @@ fn normalised(album: &Album<'_>, what: &str, metric: Metric, names: &[&str]) -> 
     album.drawn(&format!("sovia-{what}-by-via"), &title, (BYTES, BY_VIA), lines)
 }
 
-/// Figure 10: of each end, beside the lines where the pace was not kept, and what 32 KB take in the program and in the kernel.
+/// Returns the pictures of figure 10 for each end, with marks where the pace was not kept. Another picture shows the
+/// user and system time for 32 KB.
 fn processor(album: &Album<'_>) -> Vec<Picture> {
     let mut pictures = Vec::new();
     for (end, name, part) in [(End::Requester, "sender", "a"), (End::Responder, "receiver", "b")] {
@@ -166,18 +168,19 @@ fn processor(album: &Album<'_>) -> Vec<Picture> {
     pictures
 }
 
-/// What the stream carried at that size, in Mbit/s.
+/// Returns the stream's throughput at a size, in Mbit/s.
 fn reached(results: &Results, point: &Point<'_>) -> Option<f64> {
     let curve = results.curve(&point.part.series, End::Requester, Metric::Throughput);
     curve.into_iter().find(|&(x, _)| x == point.x).map(|(_, mbits)| mbits)
 }
 
-/// Whether the stream carried what it was to at that size.
+/// Returns true if the stream kept the pace at a size.
 fn is_kept(results: &Results, point: &Point<'_>) -> bool {
     reached(results, point).is_some_and(|mbits| mbits >= KEPT)
 }
 
-/// Where a stream carried less than it was to, with what it carried: its processor time compares with no other's there.
+/// Returns the points where a stream did not keep the pace, with its throughput. Its processor time there cannot be
+/// compared with others'.
 fn beside(results: &Results, of: impl Fn(&Point<'_>) -> bool) -> Vec<Beside> {
     let less = |point: Point<'_>| {
         let mbits = reached(results, &point).filter(|mbits| of(&point) && *mbits < KEPT)?;
@@ -188,7 +191,7 @@ fn beside(results: &Results, of: impl Fn(&Point<'_>) -> bool) -> Vec<Beside> {
     results.points().filter_map(less).collect()
 }
 
-/// What 32 KB at a time take of each end, in the program and in the kernel, published and here.
+/// Returns the picture of each end's user and system time for messages of 32 KB, published and measured.
 fn divided(album: &Album<'_>) -> Picture {
     let row = |name: String, user: f64, system: f64| Row {
         name,

@@ -1,4 +1,4 @@
-//! What a paper found, then and here, in one picture; and the states of a stream.
+//! Pictures of a paper's findings, published and measured; and the states of a stream.
 
 use super::Picture;
 use crate::measure::bench::papers::compare::Verdict;
@@ -6,7 +6,7 @@ use crate::measure::bench::papers::plot::quotients::{self, Row};
 use crate::measure::bench::papers::plot::{Note, states as diagram};
 use crate::measure::bench::papers::published::{Paper, SOVIA};
 
-/// All findings of a paper.
+/// Returns a picture of all findings of a paper.
 pub(in crate::measure::bench::papers) fn picture(
     paper: &'static Paper,
     verdicts: &[Verdict],
@@ -24,7 +24,7 @@ pub(in crate::measure::bench::papers) fn picture(
     Picture { file, svg: quotients::draw(&title, &rows, note), paper: Some(paper) }
 }
 
-/// Figure 11 of ICS 2001.
+/// Returns figure 11 of ICS 2001.
 pub(in crate::measure::bench::papers) fn states() -> Picture {
     let text = "Drawn from the table of crates/core/proto/src/state.rs".to_owned();
     let note = Note { text, is_warning: false };

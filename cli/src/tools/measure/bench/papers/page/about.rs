@@ -1,9 +1,10 @@
-//! What is said of a scenario before its figures.
+//! Introductions to the scenarios' figures.
 
 use crate::measure::bench::papers::published::{CLUSTER, EMP, FEATURES, NETPIPE, Paper, SOVIA};
 use crate::measure::bench::papers::work::Scenario;
 
-/// Sentences for below a paper's findings: where theirs and ours are unlike, and where a bound means little.
+/// Returns sentences below a paper's findings: differences between the published and the measured system, and limits of
+/// the bounds.
 pub(super) fn caveats(paper: &Paper) -> &'static [&'static str] {
     if *paper == FEATURES {
         &[

@@ -1,4 +1,4 @@
-//! The report: one page that holds its pictures and needs no network, and the data beside it.
+//! The report: one page that contains its pictures and needs no network, and data files beside the page.
 
 mod about;
 mod style;
@@ -20,24 +20,24 @@ use super::tables::{self, Table};
 use super::work::Scenario;
 use crate::measure::bench::machine::Machine;
 
-/// The page, and the data beside it.
+/// Names of the page and of the data files beside it.
 const PAGE: &str = "index.html";
 const FIGURES: &str = "figures.jsonl";
 const COMPARISON: &str = "published.jsonl";
 const FINDINGS: &str = "findings.jsonl";
 const MACHINE: &str = "machine.json";
 
-/// What pictures of an emulated machine say first.
+/// First words in the pictures of an emulated machine.
 const EMULATED: &str = "EMULATED: ratios hold for this machine alone. ";
 
-/// What is measured, where, when and how.
+/// Description of the measurement: the machine, the date and the options.
 pub(super) struct Setting<'a> {
     pub(super) machine: &'a Machine,
     pub(super) how: &'a str,
 }
 
 impl Setting<'_> {
-    /// What each picture says below its title.
+    /// Returns the note below each picture's title.
     pub(super) fn note(&self) -> Note {
         let busy = format!("MEASURED ON A BUSY MACHINE: {}. ", self.machine.busy_text());
         let busy = if self.machine.is_busy() { &busy } else { "" };
@@ -47,7 +47,7 @@ impl Setting<'_> {
     }
 }
 
-/// The chapters of a paper: which scenarios stand there.
+/// Returns the scenarios in a paper's chapter.
 fn scenarios(paper: &Paper) -> &'static [Scenario] {
     if *paper == FEATURES {
         &[
@@ -70,10 +70,10 @@ fn scenarios(paper: &Paper) -> &'static [Scenario] {
     }
 }
 
-/// What no paper has.
+/// Scenarios that belong to no paper.
 const BEYOND: [Scenario; 2] = [Scenario::Calls, Scenario::Memory];
 
-/// Writes everything into a folder; returns the names of the files.
+/// Writes all files into a folder, and returns their names.
 pub(super) fn write(
     folder: &Path,
     setting: &Setting<'_>,
@@ -107,7 +107,7 @@ pub(super) fn write(
     Ok(files.into_iter().map(|(name, _)| name).collect())
 }
 
-/// A name in addresses within the page.
+/// Returns a paper's name in addresses within the page.
 fn anchor(paper: &Paper) -> String {
     paper.name.to_lowercase().replace(' ', "-")
 }
@@ -167,7 +167,7 @@ fn page(
     text
 }
 
-/// The papers, with how much of what they found holds.
+/// Writes the list of papers, with the numbers of findings that hold or not.
 fn contents(text: &mut String, verdicts: &[Verdict]) {
     text.push_str("<nav><ol>\n");
     for paper in PAPERS {
@@ -243,7 +243,7 @@ fn picture(text: &mut String, picture: &Picture) {
     let _ = writeln!(text, "<figure class=\"wide\">{}</figure>", picture.svg);
 }
 
-/// What is said of a scenario, and its figures.
+/// Writes a scenario's introduction and figures.
 fn figures(text: &mut String, results: &Results) {
     let _ = writeln!(text, "<p>{}</p>", escaped(about(results.scenario)));
     for failure in &results.failures {
@@ -260,7 +260,7 @@ fn figures(text: &mut String, results: &Results) {
     }
 }
 
-/// A table that is opened by hand.
+/// Writes a table that the reader opens.
 fn details(text: &mut String, it: &Table) {
     let _ = writeln!(text, "<details><summary>{}</summary>", escaped(&it.title));
     rows_of(text, it);
@@ -289,7 +289,7 @@ fn rows_of(text: &mut String, table: &Table) {
     text.push_str("</tbody></table></div>\n");
 }
 
-/// A line for each finding.
+/// Returns a line of JSON for each finding.
 pub(super) fn findings_json(verdicts: &[Verdict]) -> anyhow::Result<String> {
     let mut text = String::new();
     for verdict in verdicts {

@@ -1,4 +1,4 @@
-//! How the page looks: on a screen of any width, and on paper.
+//! Style of the page, for screens of any width and for paper.
 
 pub(super) const STYLE: &str = "\
 *{box-sizing:border-box}\

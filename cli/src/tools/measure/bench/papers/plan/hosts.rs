@@ -1,24 +1,24 @@
-//! NetPIPE's sweeps between two hosts at either MTU (its figures 3 to 5), and SOVIA's streams as they were measured on M-VIA.
+//! NetPIPE's sweeps between two hosts at each MTU (its figures 3 to 5), and SOVIA's streams as measured on M-VIA.
 
 use super::{Effort, netpipe_sizes, part, waiting};
 use crate::measure::bench::papers::net::{LinkKind, Net, Port};
 use crate::measure::bench::papers::work::{Metric, Part, Perturbed, Scenario, Way, Work};
 use crate::measure::bench::task::{Cpus, Wait};
 
-/// Of the papers' Ethernets.
+/// MTUs of the papers' Ethernets.
 pub(in crate::measure::bench::papers) const MTUS: [u32; 2] = [1500, 9000];
-/// What ICS 2001 measured on M-VIA, of the streams: which thread handles messages, and how bytes are sent.
+/// Stream configurations that ICS 2001 measured on M-VIA: the thread that handles messages, and the way bytes are sent.
 const LATENCIES: [&str; 5] =
     ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE", "SOVIA_COPY", "SOVIA_HYBRID"];
 const BANDWIDTHS: [&str; 3] = ["SOVIA_BASE", "SOVIA_DACKS", "SOVIA_COMBINE"];
 
-/// What carries the VIs of streams.
+/// Ports for the VIs of streams.
 const STREAMS: [Port; 3] = [Port::Udp, Port::Eth, Port::Ofi];
 
-/// What the VIs of lanes use: shared memory, in cLAN's place, or the Ethernet.
+/// Ports for the VIs of lanes: shared memory, in the place of cLAN, or Ethernet.
 const LANES: [Option<Port>; 2] = [None, Some(Port::Udp)];
 
-/// TCP over lanes by these VIs, in names of series.
+/// Returns the name, in series, of TCP over lanes on this port.
 fn lane(port: Option<Port>) -> String {
     format!("TCP over LANE, {}", port.map_or("shm", Port::name))
 }
@@ -45,7 +45,7 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
 
 fn netpipe(mtu: u32, effort: Effort, parts: &mut Vec<Part>) {
     let sizes = netpipe_sizes(effort);
-    // There are many points.
+    // The time is shorter, because there are many points.
     let effort = Effort { seconds: effort.seconds / 2.0, ..effort };
     let work = || Work::PingPong { sizes: sizes.clone() };
     for port in Port::ALL {
@@ -73,7 +73,8 @@ fn netpipe(mtu: u32, effort: Effort, parts: &mut Vec<Part>) {
     }
 }
 
-/// Latency and bandwidth by size, as the ICS paper's figures 5 and 8 and its table 2: at the MTU of its Fast Ethernet.
+/// Adds latency and bandwidth by size, as in the ICS paper's figures 5 and 8 and table 2, at the MTU of its Fast
+/// Ethernet.
 fn streams(effort: Effort, parts: &mut Vec<Part>) {
     let step = if effort.quick { 4 } else { 1 };
     let sizes: Vec<usize> = (2..=15).step_by(step).chain([15]).map(|bits| 1 << bits).collect();
@@ -95,7 +96,7 @@ fn streams(effort: Effort, parts: &mut Vec<Part>) {
     put("latency", "TCP", Way::Tcp, None, latency());
     put("bandwidth", "TCP", Way::Tcp, None, bandwidth());
     for port in LANES {
-        // The port's name is put behind.
+        // The port's name is appended later.
         let name = if port.is_none() { "TCP over LANE, shm" } else { "TCP over LANE" };
         put("latency", name, Way::Lane, port, latency());
         put("bandwidth", name, Way::Lane, port, bandwidth());
@@ -112,7 +113,7 @@ fn streams(effort: Effort, parts: &mut Vec<Part>) {
     }
 }
 
-/// Series that stand in one picture and one table.
+/// Series in one picture and one table.
 pub(in crate::measure::bench::papers) struct Group {
     pub(in crate::measure::bench::papers) title: String,
     pub(in crate::measure::bench::papers) metric: Metric,
@@ -124,13 +125,14 @@ impl Group {
         (self.of)(part)
     }
 
-    /// The name of its picture's file.
+    /// Returns the name of the picture's file.
     pub(in crate::measure::bench::papers) fn file(&self) -> String {
         format!("hosts-{}-{}", self.title, self.metric.name()).replace([' ', ',', '_'], "-")
     }
 }
 
-/// All of them: at either MTU those that look all the time, and those that block or sleep; SOVIA over either port.
+/// Returns all groups. For each MTU there are groups of polling series, and groups of blocking or sleeping ones. There
+/// are groups of SOVIA over each port.
 pub(in crate::measure::bench::papers) fn groups() -> Vec<Group> {
     let mut groups = Vec::new();
     for mtu in MTUS {

@@ -1,13 +1,13 @@
-//! What making the bytes of a send ready costs, on this machine and at the papers' costs.
+//! Cost of preparing the bytes of a send, on this machine and with the papers' costs.
 
 use super::{Effort, part};
 use crate::measure::bench::papers::work::{Law, Part, Prepared, Scenario, Sender, Way, Work};
 use crate::measure::bench::task::{Cpus, Wait};
 
-/// Bytes that are registered beside those of a send, where the papers found that it matters.
+/// Number of bytes that stay registered besides those of a send. The papers found that this number matters.
 const HELD_BYTES: usize = 2 << 20;
 
-/// What a send costs its caller before it is posted, by size; the ICS paper's figure 6.
+/// Returns parts for the caller's cost before a send is posted, by size; figure 6 of the ICS paper.
 pub(super) fn parts(effort: Effort) -> Vec<Part> {
     let step = if effort.quick { 4 } else { 2 };
     let sizes: Vec<usize> =
@@ -30,7 +30,7 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
     .collect()
 }
 
-/// Registering at the papers' costs, in simulated time; section 4.1 of the ICS paper.
+/// Returns parts for registration at the papers' costs, in simulated time; section 4.1 of the ICS paper.
 fn simulated(effort: Effort) -> Vec<Part> {
     let sizes: Vec<usize> = [2, 10, 12, 13, 14, 15].map(|bits| 1 << bits).to_vec();
     let senders = [

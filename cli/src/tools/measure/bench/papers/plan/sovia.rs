@@ -1,12 +1,12 @@
-//! The parts of the papers on SOVIA.
+//! Parts of the papers on SOVIA.
 
 use super::{Effort, part, waiting};
 use crate::measure::bench::papers::work::{Part, Perturbed, Scenario, Way, Work};
 use crate::measure::bench::task::{Cpus, Wait};
 
-/// What the papers' network carried with blocking calls (ICS, section 4.3), in Mbit/s.
+/// Throughput of the papers' network with blocking calls (ICS, section 4.3), in Mbit/s.
 const BLOCKING_MBITS: u32 = 780;
-/// Which thread handles messages; how bytes are sent; what bandwidth takes.
+/// Configurations: the thread that handles messages, the way bytes are sent, and flow control for bandwidth.
 const HANDLING: [&str; 3] = ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"];
 const TRANSFER: [&str; 7] = [
     "SOVIA_REG",
@@ -18,16 +18,17 @@ const TRANSFER: [&str; 7] = [
     "SOVIA_COMBINE",
 ];
 const FLOW: [&str; 4] = ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"];
-/// Bandwidth of what the papers rejected, beside it.
+/// Configurations that the papers rejected, whose bandwidth is also measured.
 const ASKING: [&str; 2] = ["SOVIA_3WAY", "SOVIA_RDMA"];
-/// The sockets, beside the streams: `sovia run` and libsovia, in the configurations that are the papers' best, and as they choose.
+/// Sockets by `sovia run` and by libsovia, measured beside the streams: in their default configuration and in the
+/// papers' best ones.
 const SOCKETS: [(&str, Option<&str>); 3] = [
     ("", None),
     (" SOVIA_SINGLE", Some("SOVIA_SINGLE")),
     (" SOVIA_COMBINE", Some("SOVIA_COMBINE")),
 ];
 
-/// What the two papers on SOVIA measured, each figure a word before the first comma.
+/// Returns the measurements of the two SOVIA papers. The word before the first comma of a series tells the figure.
 pub(super) fn parts(effort: Effort) -> Vec<Part> {
     let bits: Vec<u32> = if effort.quick { vec![2, 6, 10, 11, 12, 15] } else { (2..=15).collect() };
     let sizes: Vec<usize> = bits.into_iter().map(|bits| 1 << bits).collect();
@@ -39,7 +40,7 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
         let part = part(Scenario::Sovia, how, name, work, effort);
         parts.push(Part { configuration, nagle, ..part });
     };
-    // Figure 5, tables 2 and 3: a processor for each end, as the papers' machines had one each.
+    // Figure 5, tables 2 and 3: a processor for each end, because each of the papers' machines had one.
     for wait in [Wait::Block, Wait::Sleep] {
         let (apart, waits) = (Cpus::Apart, waiting(wait));
         put(
@@ -83,14 +84,14 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
             }
         }
     }
-    // TCP in each of its configurations; its blocking calls sleep at once.
+    // TCP in each of its configurations. Its blocking calls sleep at once.
     for wait in [Wait::Poll, Wait::Sleep] {
         let (how, waits) = ((Way::Tcp, wait, Cpus::Apart), waiting(wait));
         put(how, format!("latency, TCP, {waits}"), latency(), None, false);
         put(how, format!("bandwidth, TCP, {waits}"), bandwidth(), None, false);
         put(how, format!("bandwidth, TCP with Nagle, {waits}"), bandwidth(), None, true);
     }
-    // Both ends on one processor, which no paper measured.
+    // Both ends on one processor. No paper measured this.
     let together = |way| (way, Wait::Sleep, Cpus::Together);
     put(together(Way::Tcp), "one processor, TCP".to_owned(), latency(), None, false);
     put(together(Way::SendRecv), "one processor, native VIA".to_owned(), latency(), None, false);
@@ -98,7 +99,7 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
         let series = format!("one processor, {name}");
         put(together(Way::Sovia), series, latency(), Some(name.to_owned()), false);
     }
-    // Figure 10, by blocking calls that sleep.
+    // Figure 10, with blocking calls that sleep.
     let paced = || Work::Paced { sizes: sizes.clone(), mbits: BLOCKING_MBITS };
     let asleep = |way| (way, Wait::Sleep, Cpus::Apart);
     put(asleep(Way::Tcp), "paced, TCP with Nagle".to_owned(), paced(), None, true);

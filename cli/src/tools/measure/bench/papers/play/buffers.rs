@@ -1,5 +1,5 @@
-//! The ping-pong loop from and into memory that no cache holds, as NetPIPE has it with -I, beside the loop that uses the
-//! same memory again and again; and with a receiver that reads what came.
+//! The ping-pong loop to and from uncached memory, like NetPIPE with -I, beside the loop that always uses the same
+//! memory. Another variant has a receiver that reads the bytes.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -11,14 +11,14 @@ use crate::measure::bench::link::Link;
 use crate::measure::bench::papers::station::{Room, Slot, transfer_max};
 use crate::measure::bench::papers::work::{Buffers, Metric};
 
-/// Bytes that buffers have where the size of the last cache is not known.
+/// Size of the buffers in bytes if the size of the last cache is unknown.
 const UNKNOWN_CACHE_BYTES: usize = 64 << 20;
-/// Of what is sent, and of what is received: twice the last cache, and at most so much. A virtual machine is told of the whole cache
-/// of its host, of which it has a part.
+/// Size of the memory to send from, and to receive into: this many times the last cache, up to a maximum. A virtual
+/// machine sees the size of its host's whole cache, but can use only a part.
 const TIMES: usize = 2;
 const MOST_BYTES: usize = 256 << 20;
 
-/// Bytes of the last cache that this machine says it has.
+/// Returns the size of the last cache that this machine reports, in bytes.
 fn last_cache_bytes() -> usize {
     let of = |index: usize| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
@@ -28,12 +28,12 @@ fn last_cache_bytes() -> usize {
     (0..8).filter_map(of).max().unwrap_or(UNKNOWN_CACHE_BYTES)
 }
 
-/// Bytes of what is sent, and of what is received.
+/// Returns the size of the memory to send from, and to receive into.
 fn half_bytes() -> usize {
     (TIMES * last_cache_bytes()).min(MOST_BYTES)
 }
 
-/// Places of messages, one after the other.
+/// Offsets of messages, one after the other.
 struct Ring {
     at: Cell<usize>,
     len: usize,
@@ -46,7 +46,7 @@ impl Ring {
         Self { at: Cell::new(0), len, end: places * len }
     }
 
-    /// Where the next message lies.
+    /// Returns the offset of the next message.
     fn next(&self) -> usize {
         let at = self.at.get();
         self.at.set(if at + self.len >= self.end { 0 } else { at + self.len });
@@ -54,7 +54,7 @@ impl Ring {
     }
 }
 
-/// Reads all of it.
+/// Reads all bytes.
 fn read(bytes: &[u8]) {
     let (words, rest) = bytes.as_chunks::<8>();
     let sum = words.iter().map(|word| u64::from_ne_bytes(*word)).fold(0, u64::wrapping_add);
@@ -62,14 +62,14 @@ fn read(bytes: &[u8]) {
 }
 
 impl Player<'_> {
-    /// Over a VI: each message is described anew, where it lies.
+    /// Runs the loop over a VI. Each message gets a new descriptor for its place.
     pub(super) fn buffers<N: Nic>(
         &mut self,
         nic: N,
         buffers: Buffers,
         sizes: &[usize],
     ) -> anyhow::Result<()> {
-        // Longer ones would be several messages, each with a receive of its own.
+        // A longer message would be sent as several messages, each with a receive of its own.
         let sizes: Vec<_> =
             sizes.iter().copied().filter(|len| *len <= transfer_max(&nic)).collect();
         let largest = sizes.iter().copied().max().unwrap_or(1);
@@ -77,7 +77,7 @@ impl Player<'_> {
         let station = self.station(nic, Room { short: 3, long: 0, data: 2 * half })?;
         let vi = station.vi(None, 0)?;
         let (send, receives) = (Slot::Short(2), [Slot::Short(0), Slot::Short(1)]);
-        // One receive is always posted before the message for it can come.
+        // A receive is always posted before its message can arrive.
         station.prepare(receives[0], &[station.data(0, largest)])?;
         vi.post_recv(station.address(receives[0]))?;
         station.connect(&vi)?;
@@ -94,14 +94,14 @@ impl Player<'_> {
                 let came = place.replace(into.next());
                 station.received(&vi)?;
                 turn.set(1 - turn.get());
-                // The next message is as long as the longest at most.
+                // The next message may have the largest length.
                 let next = place.get().min(half - largest);
                 let slot = receives[turn.get()];
                 vi.post_recv(station.prepare(slot, &[station.data(next, largest)])?)?;
                 if buffers == Buffers::Read {
                     let start = station.bytes(came.min(half - largest), len)?;
-                    // SAFETY: `bytes` has seen that they lie within the data, which lives on; the message is there, and
-                    // the next one is received elsewhere.
+                    // SAFETY: `bytes` has checked that the range is inside the data, and the data outlives the slice.
+                    // The message has arrived, and the next one is received elsewhere.
                     read(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) });
                 }
                 Ok(())
@@ -141,7 +141,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Messages of that length there and back: the requester sends first.
+    /// Sends messages of `len` bytes there and back. The requester sends first.
     fn bounce(
         &mut self,
         len: usize,

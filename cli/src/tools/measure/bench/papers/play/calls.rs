@@ -1,4 +1,4 @@
-//! Single calls, many of a kind one after the other, with no other thread in their way.
+//! Single calls, many of a kind one after the other, without interference by other threads.
 
 use std::time::Instant;
 
@@ -8,17 +8,17 @@ use super::Player;
 use crate::measure::bench::papers::station::{Room, Slot};
 use crate::measure::bench::papers::work::Metric;
 
-/// Messages that are posted, and later taken, in one go: fewer than any ring holds.
+/// Number of messages that are posted, and later taken, at a time. It is smaller than any ring.
 const MESSAGES: usize = 32;
 const BYTES: usize = 4;
-/// Looks in vain that are timed together.
+/// Number of unsuccessful polls that are timed together.
 const LOOKS: u32 = 1000;
-/// So often everything is timed at least.
+/// Smallest number of rounds.
 const ROUNDS_MIN: usize = 20;
-/// Where the slots of sends begin, behind those of receives.
+/// First slot of the sends, after those of the receives.
 const SENDS_AT: usize = MESSAGES;
 
-/// The times of calls, in nanoseconds each.
+/// Times of single calls, in nanoseconds.
 #[derive(Default)]
 struct Times(Vec<f64>);
 
@@ -69,9 +69,9 @@ impl Player<'_> {
             self.reading(Metric::RecvDoneEmpty, BYTES, empty);
         }
 
-        // The responder sends what the requester has posted receives for. Calls of a kind are timed
-        // together. In every other round the requester looks for the messages while they are sent,
-        // in the others it sleeps: then its receives are timed, with no other thread at work.
+        // The responder sends messages for which the requester has posted receives. Calls of a kind are timed together.
+        // In every other round the requester polls while the messages are sent. In the other rounds it sleeps, and its
+        // receive calls are timed afterwards, when no other thread works.
         let [mut posts, mut silent, mut pending, mut takes] = [(); 4].map(|()| Times::default());
         let begin = Instant::now();
         let mut rounds = 0;
@@ -99,7 +99,7 @@ impl Player<'_> {
                     self.control.hear()?;
                     takes.time(MESSAGES, || {
                         for _ in 0..MESSAGES {
-                            // Of a NIC in software some may not have been taken yet.
+                            // A NIC in software may not have delivered some messages yet.
                             station.received(&vi)?;
                         }
                         Ok(())
@@ -118,7 +118,7 @@ impl Player<'_> {
                 })?;
                 takes.time(MESSAGES, || {
                     for _ in 0..MESSAGES {
-                        // Once in a while one waits for room.
+                        // Now and then a send waits for room.
                         station.sent(&vi)?;
                     }
                     Ok(())

@@ -1,5 +1,5 @@
-//! Parts between two hosts: each end goes to its own, and talks to the other over TCP (on the Ethernet or on a lane), over a native VI by NetPIPE's
-//! module, or over a SOVIA stream.
+//! Parts between two hosts. Each end enters its own host. The ends communicate over TCP (on the Ethernet or on a lane),
+//! over a native VI by NetPIPE's module, or over a SOVIA stream.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ use crate::measure::bench::papers::work::{Way, Work};
 use crate::measure::bench::task::{Role, Scenario, Task};
 
 impl Player<'_> {
-    /// Plays the part in this end's own network namespace.
+    /// Runs the part in this end's network namespace.
     pub(super) fn between_hosts(&mut self, net: Net) -> anyhow::Result<()> {
         net::enter(self.namespace.context("no network namespace")?)?;
         match self.part.way {
@@ -38,13 +38,13 @@ impl Player<'_> {
 
     fn over_to_the_end(&mut self, link: &mut dyn Link) -> anyhow::Result<()> {
         self.over(link)?;
-        // The link is closed behind this: neither end may miss the other's last bytes.
+        // Closing the link comes after this, so that no end misses the other's last bytes.
         self.control.meet()
     }
 
     fn tcp_between_hosts(&mut self, server: IpAddr) -> anyhow::Result<impl Link + use<>> {
         let task = Task {
-            // With TCP_NODELAY, as NetPIPE has it.
+            // NetPIPE uses TCP_NODELAY, which this scenario sets.
             scenario: Scenario::Latency,
             layer: Layer::Tcp,
             wait: self.part.wait,
@@ -82,7 +82,7 @@ impl Player<'_> {
         self.stream_on(nic)
     }
 
-    /// Bytes of the part's longest message.
+    /// Returns the length of the part's longest message.
     fn longest(&self) -> usize {
         match &self.part.work {
             Work::PingPong { sizes } => sizes.iter().map(|size| size.size()).max().unwrap_or(1),

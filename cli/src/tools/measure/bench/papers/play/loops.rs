@@ -1,8 +1,8 @@
-//! The eight loops of the paper's Table 1: ping-pong with four bytes, by sends and receives or by
-//! RDMA writes, polling or blocking, as requester and as responder; whole, and call by call.
+//! The eight loops of the paper's Table 1: ping-pong with four bytes, by sends and receives or by RDMA writes, polling
+//! or blocking, as requester and as responder. They are timed as a whole, and call by call.
 //!
-//! They post and look in the paper's order, in which a message may come before the receive for it
-//! is posted. So there is always one receive more than the loop needs.
+//! The loops post and poll in the paper's order, in which a message may come before the receive for it is posted. So
+//! there is always one receive more than the loop needs.
 
 use std::sync::atomic::Ordering;
 
@@ -16,29 +16,29 @@ use crate::measure::bench::papers::station::{Room, Slot, Station};
 use crate::measure::bench::papers::work::{Metric, Way};
 use crate::measure::bench::task::{Role, Wait};
 
-/// The paper's message.
+/// Size of the paper's message.
 const BYTES: usize = 4;
-/// Receives posted to a loop's VI.
+/// Number of receives posted to a loop's VI.
 const RECEIVES: usize = 2;
-/// The slot of what is sent, behind those of the receives.
+/// Slot of the sends, after those of the receives.
 const OUT: Slot = Slot::Short(RECEIVES);
-/// Where things lie in the data: the flag that the peer writes, what is sent, what is received.
+/// Offsets in the data: the flag that the peer writes, the bytes to send, the received bytes.
 const FLAG_AT: usize = 0;
 const OUT_AT: usize = 64;
 const IN_AT: usize = 128;
-/// Rounds that are looked at call by call, at most.
+/// Largest number of rounds that are timed call by call.
 const CALLS_MAX: f64 = 200_000.0;
-/// Calls of a loop, at most.
+/// Largest number of calls in a loop.
 const STEPS: usize = 4;
 
-/// Looks at the ticks between two calls of a loop, or does not.
+/// Reads the ticks between two calls of a loop, or does nothing.
 trait Stamps {
     fn begin(&mut self);
-    /// The call that just ended, in the order of the loop.
+    /// Records the end of the call number `step` of the loop.
     fn step(&mut self, step: usize);
 }
 
-/// The loop as it is.
+/// The loop without timing of calls.
 struct Unstamped;
 
 impl Stamps for Unstamped {
@@ -48,7 +48,7 @@ impl Stamps for Unstamped {
     fn step(&mut self, _step: usize) {}
 }
 
-/// The loop call by call.
+/// The loop with timing of each call.
 struct Stamped {
     last: u64,
     steps: [Histogram<u64>; STEPS],
@@ -71,17 +71,17 @@ impl Stamps for Stamped {
     fn step(&mut self, step: usize) {
         let now = clock::ticks();
         self.steps[step].saturating_record(now - self.last);
-        // Recording is no part of the next call.
+        // The time of recording must not count for the next call.
         self.last = clock::ticks();
     }
 }
 
-/// A loop's VI and what it posts.
+/// A loop's VI and its descriptors.
 struct Loop<'a, N: Nic> {
     station: &'a Station<N>,
     vi: &'a N::Vi,
     out: DescriptorAddress,
-    /// The receive to be posted next.
+    /// Number of the receive to post next.
     next: std::cell::Cell<usize>,
 }
 
@@ -146,8 +146,8 @@ impl<N: Nic> Loop<'_, N> {
     }
 }
 
-/// The mean without the longest, which were interrupted. Not the median: where the counter moves
-/// in steps of many nanoseconds, only a mean tells shorter times.
+/// Returns the mean without the longest values, which were interrupted. A median would be too coarse if the counter has
+/// steps of many nanoseconds.
 fn trimmed_mean(ticks: &Histogram<u64>) -> f64 {
     let kept = ticks.len() - ticks.len() / clock::TRIMMED;
     let (mut sum, mut left) = (0.0, kept);
@@ -159,7 +159,7 @@ fn trimmed_mean(ticks: &Histogram<u64>) -> f64 {
     sum / kept.max(1) as f64
 }
 
-/// The calls of a loop, in its order.
+/// Returns the calls of a loop, in order.
 fn steps(way: Way, wait: Wait, role: Role) -> &'static [Metric] {
     use Metric::{Flag, PostRecv, PostSend, RecvDone, RecvWait, SendDone, SendWait};
     match (way, wait, role) {
@@ -181,7 +181,7 @@ impl Player<'_> {
         let vi = station.vi(None, 0)?;
         let (way, role) = (self.part.way, self.role);
         let data = station.data(OUT_AT, BYTES);
-        // The requester sets the responder's flag, the responder clears the requester's.
+        // The requester sets the responder's flag. The responder clears the requester's flag.
         station.word(OUT_AT)?.store(u32::from(role == Role::Requester), Ordering::Release);
         let out = match way {
             Way::RdmaWrite => station.prepare_write(OUT, data, FLAG_AT, None)?,
@@ -191,7 +191,7 @@ impl Player<'_> {
             station.prepare(Slot::Short(i), &[station.data(IN_AT, BYTES)])?;
         }
         let it = Loop { station: &station, vi: &vi, out, next: std::cell::Cell::new(0) };
-        // The responder's loop posts behind each message, the requester's before it looks.
+        // The responder's loop posts a receive after each message. The requester's loop posts one before it polls.
         let ahead = if role == Role::Requester { RECEIVES - 1 } else { RECEIVES };
         (0..ahead).try_for_each(|_| it.post_recv())?;
         station.connect(&vi)?;
@@ -213,7 +213,7 @@ impl Player<'_> {
         self.stamped(&it, round)
     }
 
-    /// Once more, call by call.
+    /// Runs the loop again, with timing of each call.
     fn stamped<N: Nic>(&mut self, it: &Loop<'_, N>, round_ns: Option<f64>) -> anyhow::Result<()> {
         let mut stamped = Stamped::new()?;
         let pace = Pace::take();

@@ -1,4 +1,4 @@
-//! What idle connected VIs take: the pages of both processes before and after.
+//! Memory of idle connected VIs, from the pages of both processes before and after.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ impl Pages {
 impl Player<'_> {
     pub(super) fn memory<N: Nic>(&mut self, nic: N, count: usize) -> anyhow::Result<()> {
         let station = self.station(nic, Room { short: 1, long: 0, data: 4096 })?;
-        // What the first connection brings with it belongs to the pair of processes.
+        // Memory that the first connection adds belongs to the pair of processes, so it does not count.
         let first = station.vi(None, 0)?;
         station.connect(&first)?;
         self.control.meet()?;

@@ -1,4 +1,4 @@
-//! What the two processes of a part do.
+//! Work of the two processes of a part.
 
 mod buffers;
 mod calls;
@@ -32,15 +32,16 @@ use crate::measure::bench::link::socket::Socket;
 use crate::measure::bench::link::{Link, native, sovia, tcp, unix};
 use crate::measure::bench::task::{Role, Scenario, Task, Wait};
 
-/// One process of a measurement, from the errand it is given to the figures it says.
+/// Runs one process of a measurement, from its errand to its printed figures.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let errand: Errand =
         serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
     let limit = rounds::limit(errand.part.points(), errand.part.seconds);
-    // SAFETY: alarm has no conditions; the signal's default action ends this process.
+    // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(limit.as_secs() as u32) };
     if errand.part.way == Way::Native {
-        // As under `sovia run`: the library is there before this end is bound to its processor, and takes it that peers may have others.
+        // Loads the library before this end is bound to its processor, as under `sovia run`. Then the library assumes
+        // that peers may run on other processors.
         drop(native::listen(&native::Library::open(&library::beside("libsovia.so")?)?)?);
     }
     if let Some(cpu) = errand.cpu {
@@ -68,14 +69,14 @@ fn say(line: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// One process at its part.
+/// One process of a part.
 struct Player<'a> {
     control: Control,
-    /// Of the responder's control socket; names the NIC too.
+    /// Name of the responder's control socket, and of the NIC.
     name: &'a str,
     part: &'a Part,
     role: Role,
-    /// Of a part between hosts.
+    /// Network namespace of a part between hosts.
     namespace: Option<&'a str>,
     to: &'a mut Vec<Reading>,
 }
@@ -109,11 +110,11 @@ impl Player<'_> {
             (_, Some(places)) => self.on(AnyNic::open_at(places.of(self.role))?)?,
             (_, None) => self.on(self.shm()?)?,
         }
-        // Neither goes while the other may still be at work on the connection.
+        // Waits, so that no end closes the connection while the other still uses it.
         self.control.meet()
     }
 
-    /// With a NIC.
+    /// Runs the part on a NIC.
     fn on<N: Nic + 'static>(&mut self, nic: N) -> anyhow::Result<()> {
         let part = self.part;
         match &part.work {
@@ -139,7 +140,7 @@ impl Player<'_> {
         }
     }
 
-    /// Over a socket or a stream.
+    /// Runs the part over a socket or a stream.
     fn over(&mut self, link: &mut dyn Link) -> anyhow::Result<()> {
         let part = self.part;
         match &part.work {
@@ -151,7 +152,7 @@ impl Player<'_> {
         }
     }
 
-    /// A NIC in shared memory that waits as the part says.
+    /// Opens a NIC in shared memory that waits as the part requires.
     fn shm(&self) -> anyhow::Result<ShmNic> {
         let nic = ShmNic::open(self.name)?;
         if self.part.wait == Wait::Sleep {
@@ -175,7 +176,8 @@ impl Player<'_> {
         self.to.push(Reading { end, metric, x: x as u64, off: 0, value });
     }
 
-    /// Both play rounds: requests here, serving there. The requester gets the nanoseconds of one.
+    /// Runs rounds at both ends: requests at the requester, and serving at the responder. The requester gets the
+    /// nanoseconds of a round.
     fn rounds(
         &mut self,
         request: impl FnMut() -> anyhow::Result<()>,
@@ -188,7 +190,7 @@ impl Player<'_> {
         }
     }
 
-    /// Both play so many rounds, which are not measured.
+    /// Runs a number of rounds at both ends, without measuring.
     fn rounds_once(
         &mut self,
         rounds: usize,
@@ -202,13 +204,13 @@ impl Player<'_> {
         }
     }
 
-    /// Over a socket of the kernel's.
+    /// Runs `play` over a kernel socket.
     fn with_socket(
         &mut self,
         play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let layer = match self.part.way {
-            // Under `sovia run` these are the very calls of TCP's.
+            // Under `sovia run` the calls are the same as for TCP.
             Way::Tcp | Way::Run => Layer::Tcp,
             Way::Unix => Layer::Unix,
             other => bail!("{} is no socket", other.title()),
@@ -251,12 +253,12 @@ impl Player<'_> {
         }
     }
 
-    /// A socket with the buffers that its part asks for.
+    /// Returns a socket with the buffers that the part requires.
     fn buffered(&self, socket: Socket) -> anyhow::Result<Socket> {
         if self.part.nagle { tcp::with_greatest_buffers(socket) } else { Ok(socket) }
     }
 
-    /// Over a socket of libsovia's.
+    /// Runs `play` over a socket of libsovia.
     fn with_native(
         &mut self,
         play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
@@ -277,13 +279,13 @@ impl Player<'_> {
         }
     }
 
-    /// Over a SOVIA stream.
+    /// Runs the part over a SOVIA stream.
     fn with_stream<N: Nic + 'static>(&mut self, nic: N) -> anyhow::Result<()> {
         let mut stream = self.stream_on(nic)?;
         self.over(&mut stream)
     }
 
-    /// A SOVIA stream to the other end, by its NIC.
+    /// Connects a SOVIA stream to the other end's NIC.
     fn stream_on<N: Nic + 'static>(&mut self, nic: N) -> anyhow::Result<sovia::Sovia<N>> {
         let how = self.part.configuration.as_deref().context("a stream without configuration")?;
         let how = how.parse()?;

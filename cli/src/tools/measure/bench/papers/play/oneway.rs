@@ -1,9 +1,9 @@
-//! One-way throughput, as the papers measure it: one end sends as fast as it can for a given time, the other confirms
-//! once at the end.
+//! One-way throughput, measured like in the papers: one end sends as fast as possible for a given time, and the other
+//! end confirms once at the end.
 //!
-//! A message without a receive would break the connection, and nothing but memory slows the sender here. So the receiver
-//! tells of receives that it has posted again, a quarter of them at a time, and the sender waits for that word only
-//! where it has used up all of them.
+//! A message without a receive would break the connection, and nothing slows the sender here. So the receiver reports
+//! receives that it has posted again, a quarter of the window at a time. The sender waits for this report only when it
+//! has used up all receives.
 
 use std::cell::Cell;
 
@@ -16,31 +16,31 @@ use crate::measure::bench::papers::station::{Room, Slot, Station, transfer_max};
 use crate::measure::bench::papers::work::{Metric, Way};
 use crate::measure::bench::task::Role;
 
-/// Receives posted for a stream: about so many bytes of them, and a number within these bounds.
+/// Receives posted for a stream: about this many bytes, and a number within these bounds.
 const WINDOW_BYTES: usize = 4 << 20;
 const WINDOW_MIN: usize = 4;
 const WINDOW_MAX: usize = 256;
-/// The receiver says that it has posted so many parts of the window again.
+/// Number of parts of the window. The receiver reports each part that it has posted again.
 const PARTS: usize = 4;
-/// Sends that are posted and not yet found done, at most.
+/// Largest number of sends that are not known to be complete.
 const SENDS: usize = 16;
-/// Receives for what is no message of the stream: the words of the receiver and the confirmation, or news of an RDMA write.
+/// Number of receives for other messages: the receiver's reports and the confirmation, or notices of RDMA writes.
 const NOTES: usize = PARTS + 2;
-/// Where short descriptors lie: receives, sends, notes, then the word of receives and the confirmation.
+/// Positions of the short descriptors: receives, sends, notes, then the report of receives and the confirmation.
 const SENDS_AT: usize = WINDOW_MAX;
 const NOTES_AT: usize = SENDS_AT + SENDS;
 const AGAIN: Slot = Slot::Short(NOTES_AT + NOTES);
 const CONFIRM: Slot = Slot::Short(NOTES_AT + NOTES + 1);
 pub(super) const SHORT: usize = NOTES_AT + NOTES + 2;
-/// Bytes of the confirmation; the word of receives has none.
+/// Length of the confirmation in bytes. The report of receives has no bytes.
 const CONFIRM_BYTES: usize = 1;
-/// The reader's buffer over a socket, in bytes.
+/// Size of the reader's buffer over a socket, in bytes.
 pub(super) const SOCKET_BUFFER_BYTES: usize = 128 << 10;
 
-/// A stream.
+/// A stream of messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
-    /// Receives that are posted, and bytes of a message.
+    /// Number of posted receives, and length of a message in bytes.
     pub(super) window: usize,
     pub(super) len: usize,
     pub(super) way: Way,
@@ -51,20 +51,20 @@ impl Stream {
         Self { window: (WINDOW_BYTES / len).clamp(WINDOW_MIN, WINDOW_MAX), len, way }
     }
 
-    /// After so many messages the receiver says that it has posted their receives again.
+    /// Returns the number of messages after which the receiver reports that it has posted their receives again.
     fn part(self) -> usize {
         (self.window / PARTS).max(1)
     }
 }
 
-/// Mbit/s where a message of so many bytes takes so many nanoseconds.
+/// Returns the throughput in Mbit/s for messages of `len` bytes that take `message_ns` nanoseconds each.
 pub(super) fn throughput(len: usize, message_ns: f64) -> f64 {
     len as f64 * 8e3 / message_ns
 }
 
 impl Player<'_> {
     pub(super) fn one_way<N: Nic>(&mut self, nic: N, sizes: &[usize]) -> anyhow::Result<()> {
-        // Longer ones would be several messages, of which the receiver would have to post as many receives.
+        // A longer message would be sent as several messages, each with a receive of its own.
         let sizes: Vec<_> = sizes.iter().filter(|len| **len <= transfer_max(&nic)).collect();
         let len_max = sizes.iter().copied().max().copied().unwrap_or(1);
         let station = self.station(nic, Room { short: SHORT, long: 0, data: len_max })?;
@@ -81,9 +81,8 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Measures a stream over a VI of its own; the requester gets the nanoseconds of a message. The
-    /// receives in `slots` are prepared; the receiver has `after` called for each message, by
-    /// the place of its receive in the window.
+    /// Measures a stream over a new VI. The requester gets the nanoseconds of a message. The receives in `slots` must
+    /// be prepared. The receiver calls `after` for each message, with the number of its receive in the window.
     pub(super) fn stream<N: Nic>(
         &mut self,
         station: &Station<N>,
@@ -142,7 +141,7 @@ impl Player<'_> {
                     for _ in 0..messages {
                         link.send(&message)?;
                     }
-                    // The last bytes are not to wait for the acknowledgement of those before: that is done late.
+                    // Without the flush, the last bytes would wait for a late acknowledgement.
                     if flushes {
                         link.flush()?;
                     }
@@ -163,17 +162,17 @@ impl Player<'_> {
     }
 }
 
-/// The sending end.
+/// The sending end of a stream.
 struct Sender<'a, N: Nic> {
     station: &'a Station<N>,
     vi: &'a N::Vi,
     stream: Stream,
-    /// Receives that are known to be posted.
+    /// Number of receives known to be posted.
     posted: Cell<usize>,
 }
 
 impl<N: Nic> Sender<'_, N> {
-    /// Sends so many messages, and waits until they are confirmed.
+    /// Sends `messages` messages, and waits for the confirmation.
     fn send(&self, messages: u64) -> anyhow::Result<()> {
         let Self { station, vi, stream, .. } = self;
         for i in 0..messages as usize {
@@ -182,7 +181,7 @@ impl<N: Nic> Sender<'_, N> {
                 station.sent(vi)?;
             }
             if stream.way == Way::RdmaWrite && i + 1 == messages as usize {
-                // The last one tells the target that all are there: they are done in order.
+                // RDMA writes complete in order, so only the last one notifies the target.
                 let data = station.data(0, stream.len);
                 vi.post_send(station.prepare_write(slot, data, 0, Some(0))?)?;
                 continue;
@@ -201,12 +200,12 @@ impl<N: Nic> Sender<'_, N> {
             station.prepare_write(slot, station.data(0, stream.len), 0, None)?;
         }
         while !self.note()? {}
-        // All receives are posted again.
+        // The receiver has posted all receives again.
         self.posted.set(stream.window);
         Ok(())
     }
 
-    /// Waits for the receiver's next word; returns whether it is the confirmation.
+    /// Waits for the receiver's next report. Returns true if it is the confirmation.
     fn note(&self) -> anyhow::Result<bool> {
         let note = self.station.received(self.vi)?;
         self.vi.post_recv(note.descriptor)?;

@@ -1,8 +1,7 @@
-//! A stream at the pace of the papers' network, and each end's processor time meanwhile (ICS,
-//! section 4.3 and figure 10).
+//! A stream at the pace of the papers' network, with each end's processor time (ICS, section 4.3 and figure 10).
 //!
-//! At full speed both ends are always busy here, because they do the adapter's work as well:
-//! processor time would say nothing. At the pace that an adapter would carry, both block in between.
+//! At full speed both ends are always busy here, because they also do the adapter's work. Processor time would then say
+//! nothing. At an adapter's pace, both ends block in between.
 
 use std::time::Duration;
 
@@ -13,21 +12,21 @@ use crate::measure::bench::link::Link;
 use crate::measure::bench::pace::Pace;
 use crate::measure::bench::papers::work::Metric;
 
-/// A point takes so many times as long as in other parts: what it takes to sleep and to wake
-/// differs from one burst to the next.
+/// Factor by which a point takes longer than in other parts, because the cost of sleeping and waking varies between
+/// bursts.
 const LONGER: f64 = 4.0;
-/// What messages consist of, and the one byte behind the last of them.
+/// Value of the bytes in messages, and of the single byte after the last message.
 const GO: u8 = 1;
 const STOP: u8 = 0;
 
-/// What one end has seen of a stream.
+/// Results of one end of a stream.
 struct Seen {
     load: Load,
     mbits: f64,
 }
 
 impl Player<'_> {
-    /// Offers so many Mbit/s in messages of each size.
+    /// Offers `mbits` Mbit/s in messages of each size.
     pub(super) fn paced_over(
         &mut self,
         link: &mut dyn Link,
@@ -36,13 +35,13 @@ impl Player<'_> {
     ) -> anyhow::Result<()> {
         for &size in sizes {
             let pace = Pace { size, bytes_per_second: f64::from(mbits) * 1e6 / 8.0 };
-            // At first the waiting thread has to learn for how long it pays to spin.
+            // A first run lets the waiting thread learn how long to spin.
             self.paced(link, pace, 1.0)?;
             let seen = self.paced(link, pace, LONGER)?;
             self.reading(Metric::Processor, size, seen.load.percent);
             self.reading(Metric::ProcessorUser, size, seen.load.user);
             self.reading(Metric::ProcessorSystem, size, seen.load.percent - seen.load.user);
-            // Percent of a second for each Mbit/s are µs for each Mbit.
+            // Percent of a second per Mbit/s, converted to µs per MB.
             let per_mb = seen.load.percent * 1e4 / (seen.mbits / 8.0).max(1e-9);
             self.reading(Metric::ProcessorPerByte, size, per_mb);
             if self.is_requester() {
@@ -62,7 +61,7 @@ impl Player<'_> {
     }
 }
 
-/// Sends for so long, until all has been confirmed.
+/// Sends at the pace for `time`, and waits for the confirmation.
 fn offer(link: &mut dyn Link, pace: Pace, time: Duration) -> anyhow::Result<Seen> {
     let message = vec![GO; pace.size];
     let cpu = CpuTime::start()?;
@@ -73,7 +72,7 @@ fn offer(link: &mut dyn Link, pace: Pace, time: Duration) -> anyhow::Result<Seen
     seen(&cpu, sent * pace.size)
 }
 
-/// Receives until the sender has stopped, and confirms.
+/// Receives until the sender has stopped, then confirms.
 fn take(link: &mut dyn Link) -> anyhow::Result<Seen> {
     let mut buffer = vec![GO; SOCKET_BUFFER_BYTES];
     let cpu = CpuTime::start()?;

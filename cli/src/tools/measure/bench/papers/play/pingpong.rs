@@ -1,8 +1,7 @@
 //! The ping-pong loop by size: two-way throughput, and NetPIPE's sweep.
 //!
-//! A message longer than the NIC carries at once goes in pieces, as NetPIPE's module for VIA
-//! sends it. An RDMA write is told to its target by immediate data: only that says that all of it
-//! is there.
+//! A message that is longer than the NIC allows goes in pieces, like in NetPIPE's module for VIA. An RDMA write
+//! notifies its target by immediate data: only the notice tells the target that the whole message has arrived.
 
 use std::cell::RefCell;
 
@@ -12,15 +11,16 @@ use crate::measure::bench::papers::station::{Room, Slot, Station, transfer_max};
 use crate::measure::bench::papers::work::{End, Metric, Perturbed, Reading, Way};
 use via::{Nic, Vi};
 
-/// One end of the loop. Its descriptors are receives, then sends; its data is what is received, then what is sent.
+/// One end of the loop. Its descriptors are receives, then sends. Its data is the received bytes, then the bytes to
+/// send.
 struct PingPong<'a, N: Nic> {
     station: &'a Station<N>,
     vi: &'a N::Vi,
     way: Way,
-    /// Bytes of a piece, and pieces of the longest message.
+    /// Length of a piece, and number of pieces of the longest message.
     piece: usize,
     pieces_max: usize,
-    /// Sends of a message, and receives.
+    /// Number of sends of a message, and of receives.
     pieces: usize,
     receives: usize,
 }
@@ -44,7 +44,7 @@ impl<N: Nic> PingPong<'_, N> {
         (0..self.receives).try_for_each(|_| self.station.received(self.vi).map(drop))
     }
 
-    /// Fills in what is sent for messages of `size` bytes.
+    /// Fills in the send descriptors for messages of `size` bytes.
     fn prepare(&self, size: usize) -> anyhow::Result<()> {
         for i in 0..self.pieces {
             let at = i * self.piece;
@@ -76,7 +76,7 @@ impl Player<'_> {
         let vi = station.vi(None, 0)?;
         station.connect(&vi)?;
         let way = self.part.way;
-        // Receives that the responder has posted for what comes next.
+        // Number of receives that the responder has posted in advance.
         let mut ahead = 0;
         for &size in sizes {
             let pieces = size.size().div_ceil(piece);
@@ -134,7 +134,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// The two figures of a round trip.
+    /// Records the two figures of a round trip.
     fn two_way(&mut self, size: Perturbed, round_ns: Option<f64>) {
         let Some(ns) = round_ns else { return };
         let mut reading = |metric, value| {

@@ -1,8 +1,8 @@
-//! Requests spread at random over many VIs, and short replies: each end finds the VI with news
-//! by a completion queue, or by looking at one VI after the other.
+//! Requests spread at random over many VIs, and short replies. Each end finds the VI with a message by a completion
+//! queue, or by polling one VI after the other.
 //!
-//! As in the paper, an end that looks in turn leaves out VIs that cannot have news: the requester knows on
-//! which VIs it waits for replies. The responder cannot know.
+//! As in the paper, an end that polls in turn skips VIs that cannot have a message. The requester knows the VIs on
+//! which it waits for replies. The responder has no such knowledge.
 
 use std::cell::RefCell;
 use std::hint;
@@ -13,31 +13,31 @@ use super::Player;
 use crate::measure::bench::papers::station::{Room, Slot, Station, check};
 use crate::measure::bench::papers::work::{Metric, Strategy};
 
-/// Receives posted to each VI: as many requests as may meet on one.
+/// Number of receives posted to each VI: the largest number of requests that may meet on one VI.
 const RECEIVES: usize = 8;
-/// Requests of a round; it begins and ends with none outstanding.
+/// Number of requests in a round. No request is outstanding at the beginning and the end of a round.
 const REQUESTS: usize = 256;
 const REPLY_BYTES: usize = 4;
 const CQ_ENTRIES: u32 = 4096;
-/// Messages of each VI before anything is measured: what they touch for the first time costs more
-/// than the messages, and there are many VIs to touch.
+/// Number of messages of each VI before the measurement. The first use of memory costs more than the messages, and many
+/// VIs use much memory.
 const WARM_UP: usize = 64;
 
 /// All VIs of one point.
 struct Many<N: Nic> {
     vis: Vec<N::Vi>,
     cq: Option<N::Cq>,
-    /// Requests outstanding on each, and where to look next.
+    /// Number of requests outstanding on each VI, and the VI to poll next.
     waiting: Vec<usize>,
     next: usize,
-    /// A generator of VIs to use.
+    /// State of the generator that chooses VIs.
     random: u32,
-    /// While they are warmed up: all in turn instead.
+    /// Number of the VI during the warm-up, which uses all VIs in turn.
     turn: Option<usize>,
 }
 
 impl<N: Nic> Many<N> {
-    /// Any VI: xorshift, the same in every run.
+    /// Returns a pseudo-random VI by xorshift, the same sequence in every run.
     fn any(&mut self) -> usize {
         if let Some(turn) = &mut self.turn {
             *turn += 1;
@@ -49,7 +49,8 @@ impl<N: Nic> Many<N> {
         self.random as usize % self.vis.len()
     }
 
-    /// The next VI with a message, and its receive; `knows`: where to look is known.
+    /// Returns the next VI with a message, and the completed receive. With `knows`, polls only VIs with outstanding
+    /// requests.
     fn find(&mut self, knows: bool) -> anyhow::Result<(usize, Completion)> {
         if let Some(cq) = &self.cq {
             let entry = loop {
@@ -89,7 +90,7 @@ impl Player<'_> {
         anyhow::ensure!((1..=RECEIVES).contains(&outstanding), "{outstanding} are too many");
         let most = counts.iter().copied().max().unwrap_or(1);
         let receives = most * RECEIVES;
-        // Buffers of receives: a few, in turn, as many as are used at the same time.
+        // Receives share a few buffers in turn: as many as are in use at the same time.
         let data = (RECEIVES + 1) * size.max(REPLY_BYTES).next_multiple_of(64);
         let station = self.station(nic, Room { short: receives + 1, long: 0, data })?;
         let out = Slot::Short(receives);
@@ -114,7 +115,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// So many connected VIs, with their receives posted.
+    /// Makes `count` connected VIs with posted receives.
     fn many<N: Nic>(
         &mut self,
         station: &Station<N>,
@@ -144,7 +145,7 @@ impl Player<'_> {
     }
 }
 
-/// A round of the requester.
+/// Runs a round of the requester.
 fn requests<N: Nic>(
     station: &Station<N>,
     many: &mut Many<N>,
@@ -167,7 +168,7 @@ fn requests<N: Nic>(
     Ok(())
 }
 
-/// A round of the responder.
+/// Runs a round of the responder.
 fn serve<N: Nic>(
     station: &Station<N>,
     many: &mut Many<N>,

@@ -1,5 +1,5 @@
-//! What a send costs before anything is sent: registering the bytes, or copying them (the ICS paper's
-//! figure 6). The requester does it alone.
+//! Cost of a send before it is posted: registering the bytes, or copying them (figure 6 of the ICS paper). Only the
+//! requester works.
 
 use std::hint::black_box;
 use std::ptr::NonNull;
@@ -12,20 +12,19 @@ use super::Player;
 use crate::measure::bench::papers::station::{Room, Station};
 use crate::measure::bench::papers::work::{Metric, Prepared};
 
-/// Bytes of the memory that copies from uncached memory go through: much more than a processor's own
-/// caches hold.
+/// Size of the memory for copies from uncached memory: much more than a processor's own caches.
 const UNCACHED_BYTES: usize = 256 << 20;
 
-/// Memory to copy from, or to pin, and to copy to.
+/// Memory to copy from or to pin, and to copy to.
 struct Copying {
     memory: Memory,
     target: Vec<u8>,
-    /// Where the next copy begins.
+    /// Offset of the next copy.
     at: usize,
 }
 
 impl Copying {
-    /// With every page of it touched.
+    /// Allocates the memory and touches every page.
     fn new(from: usize, to: usize) -> Self {
         let memory = Memory::zeroed(from);
         let ones = vec![1; 1 << 20];
@@ -35,7 +34,7 @@ impl Copying {
         Self { memory, target: vec![1; to], at: 0 }
     }
 
-    /// Copies `len` bytes from behind the last ones.
+    /// Copies `len` bytes from after the last copy.
     fn copy(&mut self, len: usize) {
         if self.at + len > self.memory.len() {
             self.at = 0;
@@ -62,7 +61,7 @@ impl Player<'_> {
         let largest = sizes.iter().copied().max().unwrap_or(1);
         let from = if prepared == Prepared::CopiedUncached { UNCACHED_BYTES } else { largest };
         let is_requester = self.is_requester();
-        // Registered, or locked, as long as this lasts.
+        // Memory that stays registered, or locked, while this function runs.
         let beside = Memory::zeroed(held.max(1));
         let handle = match prepared {
             Prepared::Registered if held > 0 => {
@@ -102,33 +101,32 @@ impl Player<'_> {
     }
 }
 
-/// Registers and deregisters.
+/// Registers memory and deregisters it.
 fn register<N: Nic>(station: &Station<N>, start: NonNull<u8>, len: usize) -> anyhow::Result<()> {
-    // SAFETY: the bytes are the caller's memory, which lives longer than the registration; no
-    // descriptor names them.
+    // SAFETY: the bytes belong to the caller's memory, which outlives the registration. No descriptor names them.
     let memory = unsafe { Memory::from_raw(start, len) };
     let handle = station.nic.register_mem(&memory, MemAttributes::default())?;
     Ok(station.nic.deregister_mem(handle)?)
 }
 
-/// Bytes that this process may lock.
+/// Returns the number of bytes that this process may lock.
 fn lockable() -> anyhow::Result<u64> {
     Ok(getrlimit(Resource::RLIMIT_MEMLOCK)?.0)
 }
 
-/// Locks bytes until this process ends, or their memory goes.
+/// Locks bytes until this process ends or the memory is unmapped.
 fn lock(start: NonNull<u8>, len: usize) -> anyhow::Result<()> {
-    // SAFETY: locking memory changes none of it.
+    // SAFETY: mlock does not change memory.
     let locked = unsafe { libc::mlock(start.as_ptr().cast(), len) == 0 };
     let why = std::io::Error::last_os_error;
     anyhow::ensure!(locked, "cannot lock {len} bytes: {}", why());
     Ok(())
 }
 
-/// Locks and unlocks: what the kernel's part of registering costs where pages are pinned, at least.
+/// Locks and unlocks memory: the least that the kernel's part of a registration costs if it pins pages.
 fn pin(start: NonNull<u8>, len: usize) -> anyhow::Result<()> {
     let start = start.as_ptr().cast();
-    // SAFETY: locking memory and unlocking it changes none of it.
+    // SAFETY: mlock and munlock do not change memory.
     let pinned = unsafe { libc::mlock(start, len) == 0 && libc::munlock(start, len) == 0 };
     let why = std::io::Error::last_os_error;
     anyhow::ensure!(pinned, "cannot lock {len} bytes: {}", why());

@@ -1,5 +1,6 @@
-//! Registering at the papers' costs, in simulated time: by itself, and by a stream whose cache of registered buffers is off, notices
-//! memory that goes, or is told of it. The requester does it alone; nothing of it depends on the machine.
+//! Registration at the papers' costs, in simulated time: by itself, and by a stream. The stream's cache of registered
+//! buffers is off, or notices unmapped memory, or is notified by the program. Only the requester works, and no result
+//! depends on the machine.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,13 +15,14 @@ use via_sim::{Config, Network, Registering, SimNic};
 use super::Player;
 use crate::measure::bench::papers::work::{Law, Metric, Sender};
 
-/// Longer than anything takes there.
+/// Time that no operation exceeds.
 const LONG: Duration = Duration::from_secs(60);
-/// Sends whose mean counts, and of how many the memory is the same: then it goes, and other memory has its addresses.
+/// Number of sends in a mean, and number of sends from the same memory. After those, the memory is unmapped, and other
+/// memory gets its addresses.
 const SENDS: u32 = 16;
 const SENDS_OF_ONE: u32 = 8;
 
-/// Pages to send from.
+/// Mapped pages to send from.
 struct Pages {
     start: NonNull<libc::c_void>,
     len: usize,
@@ -32,20 +34,20 @@ impl Pages {
         Ok(Self { start: map(None, len)?, len })
     }
 
-    /// Other pages, at the same addresses.
+    /// Replaces the pages by new ones at the same addresses.
     fn renew(&mut self) -> anyhow::Result<()> {
         map(Some(self.start), self.len).map(drop)
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the pages are mapped as long as this lives, and are written to by no thread.
+        // SAFETY: the pages stay mapped while `self` lives, and no thread writes to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) }
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and no slice of it lives. An error leaves it where it is.
+        // SAFETY: this value owns the mapping, and no slice of it is left. After an error the mapping stays.
         let _ = unsafe { munmap(self.start, self.len) };
     }
 }
@@ -55,12 +57,12 @@ fn map(at: Option<NonNull<libc::c_void>>, len: usize) -> anyhow::Result<NonNull<
     let at = at.and_then(|at| std::num::NonZeroUsize::new(at.as_ptr().expose_provenance()));
     let len = std::num::NonZeroUsize::new(len).context("no bytes")?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: either the kernel chooses where, or the caller's own mapping is replaced, of which no slice lives.
+    // SAFETY: the kernel chooses the address, or the call replaces the caller's own mapping, of which no slice is left.
     let mapped = unsafe { mmap_anonymous(at, len, access, flags | MapFlags::MAP_PRIVATE) };
     mapped.context("cannot map memory")
 }
 
-/// Two ends of a stream in this thread, which makes their time pass.
+/// Two ends of a stream. This thread advances their simulated time.
 struct Ends {
     network: Network,
     near: Stack<SimNic>,
@@ -85,7 +87,7 @@ impl Ends {
         Ok(Self { network, near, stream, peer, _far: far })
     }
 
-    /// Sends, and has it received.
+    /// Sends bytes, and receives them at the other end.
     fn send(&self, bytes: &[u8]) -> anyhow::Result<()> {
         ensure!(self.stream.write(bytes)? == bytes.len(), "a write was short");
         let (mut out, mut got) = (vec![0; bytes.len()], 0);
@@ -95,7 +97,7 @@ impl Ends {
         Ok(())
     }
 
-    /// The time of all sends; `None` where memory that goes is not noticed.
+    /// Returns the time of all sends; `None` if unmapped memory cannot be noticed here.
     fn sends(&self, caching: Option<Caching>, len: usize) -> anyhow::Result<Option<Duration>> {
         if let Some(caching) = caching
             && self.near.set_caching(caching).is_err()
@@ -135,12 +137,12 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // It fails for an unknown handle only, and this one is known.
+        // The call fails only for an unknown handle, and this handle is known.
         let _ = self.nic.deregister_mem(self.handle);
     }
 }
 
-/// Registers and deregisters bytes by themselves, once.
+/// Registers and deregisters bytes once, without a stream.
 fn alone(costs: Registering, len: usize, held: usize) -> anyhow::Result<Duration> {
     let network = Network::new(1, Config::default().registering(costs));
     let nic = Arc::new(network.nic("a"));
@@ -152,7 +154,8 @@ fn alone(costs: Registering, len: usize, held: usize) -> anyhow::Result<Duration
     Ok(network.now().since(begin))
 }
 
-/// What registering the bytes of a send costs in a mean, in µs; `None` where this machine's kernel does not tell of memory that goes.
+/// Returns the mean cost of registering the bytes of a send, in µs. Returns `None` if this machine's kernel does not
+/// report unmapped memory.
 fn cost(law: Law, sender: Sender, len: usize, held: usize) -> anyhow::Result<Option<f64>> {
     let costs = match law {
         Law::MVia => Registering::M_VIA,
@@ -204,13 +207,13 @@ mod tests {
         assert_eq!(at(Law::Clan, Sender::Alone, 4, 2 << 20), Some(3.5));
     }
 
-    /// By M-VIA's law the stream's own buffers make it dearer (ICS 2001, section 4.1).
+    /// By M-VIA's law, the stream's own buffers make registration more expensive (ICS 2001, section 4.1).
     #[test]
     fn a_stream_registers_each_send_or_each_buffer() {
         let off = at(Law::Clan, Sender::CacheOff, 4096, 0).unwrap();
         assert_eq!(off, 3.5, "one page");
         assert!(at(Law::MVia, Sender::CacheOff, 4096, 0).unwrap() > 2.0 * 4.3);
-        // Two registrations of sixteen, of which the last is not undone.
+        // There are two registrations in sixteen sends, and the last one is not undone.
         let told = at(Law::Clan, Sender::CacheTold, 4096, 0).unwrap();
         assert!(told > 0.0 && told < off / 7.0, "{told}");
         match at(Law::Clan, Sender::CacheOn, 4096, 0) {

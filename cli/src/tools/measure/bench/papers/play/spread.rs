@@ -1,5 +1,4 @@
-//! Messages that are spread over the receiver's memory: the strided copy of doubles, and blocks
-//! of growing size in 32 segments.
+//! Messages spread over the receiver's memory: the strided copy of doubles, and blocks of growing size in 32 segments.
 
 use std::hint::black_box;
 use std::ptr::NonNull;
@@ -11,21 +10,21 @@ use super::oneway::{SHORT, Stream, throughput};
 use crate::measure::bench::papers::station::{Room, SEGMENTS_MAX, Slot, Station};
 use crate::measure::bench::papers::work::{Metric, Spread, Way};
 
-/// Bytes of a double.
+/// Size of a double in bytes.
 const DOUBLE: usize = size_of::<f64>();
-/// Doubles of a strided block, about 8 KB as in the paper: four descriptors full.
+/// Number of doubles in a strided block: about 8 KB as in the paper, four full descriptors.
 const DOUBLES: usize = 4 * SEGMENTS_MAX;
 const BLOCK_BYTES: usize = DOUBLES * DOUBLE;
-/// Blocks whose receives are posted.
+/// Number of blocks with posted receives.
 const BLOCKS: usize = 16;
-/// Segments of a scattered message, as in the paper.
+/// Number of segments in a scattered message, as in the paper.
 const SEGMENTS: usize = 32;
-/// Scattered messages whose receives are posted.
+/// Number of scattered messages with posted receives.
 const MESSAGES: usize = 64;
-/// Blocks are this many of their lengths apart: every other place stays as it is.
+/// Distance of blocks, as a multiple of their length. So every other place stays unused.
 const APART: usize = 2;
 
-/// Doubles of a row, to be stored `stride` apart.
+/// Doubles of a row, to store `stride` apart.
 struct Strided {
     from: NonNull<u8>,
     to: NonNull<u8>,
@@ -33,7 +32,7 @@ struct Strided {
 }
 
 impl Strided {
-    /// In the station's data: the row at its beginning, the target behind it.
+    /// Returns the places in the station's data: the row at the beginning, and the target after it.
     fn of(station: &Station<impl Nic>, stride: usize) -> anyhow::Result<Self> {
         let from = station.bytes(0, BLOCK_BYTES)?;
         let to = station.bytes(BLOCK_BYTES, BLOCK_BYTES * stride)?;
@@ -45,9 +44,8 @@ impl Strided {
         let (from, to) = (black_box(self.from.cast::<f64>()), black_box(self.to.cast::<f64>()));
         let stride = black_box(self.stride);
         for i in 0..DOUBLES {
-            // SAFETY: `of` has seen that the row and the target lie within the data and are
-            // aligned, and `i` is within the row. The station, whose memory it is, lives on, and
-            // no receive into these bytes is in progress.
+            // SAFETY: `of` has checked that row and target are inside the data and aligned, and `i` is inside the row.
+            // The station owns the memory and outlives this value, and no receive into these bytes is in progress.
             unsafe { to.add(i * stride).write(from.add(i).read()) };
         }
         black_box(self.to);
@@ -90,7 +88,7 @@ impl Player<'_> {
                     let len = SEGMENTS_MAX * DOUBLE;
                     let stream = Stream { window: long, len, way: Way::SendRecv };
                     for i in 0..long {
-                        // Which doubles of the block are this message's.
+                        // Number of the message's first double in the block.
                         let first = i % (DOUBLES / SEGMENTS_MAX) * SEGMENTS_MAX;
                         let segment =
                             |d| station.data(BLOCK_BYTES + (first + d) * stride * DOUBLE, DOUBLE);
@@ -135,9 +133,9 @@ impl Player<'_> {
             let ns = self.stream(&station, stream, Slot::Long, |_| {
                 if spread == Spread::Copied {
                     for (i, to) in targets.iter().enumerate() {
-                        // SAFETY: `bytes` has seen that the row's blocks and the targets lie
-                        // within the data, where they do not overlap; the message is there and
-                        // no other is received before this returns.
+                        // SAFETY: `bytes` has checked that the row's blocks and the targets are inside the data, where
+                        // they do not overlap. The message has arrived, and no other message is received before this
+                        // returns.
                         unsafe { row.add(i * block).copy_to_nonoverlapping(*to, block) };
                     }
                 }

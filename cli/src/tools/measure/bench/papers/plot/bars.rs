@@ -1,4 +1,4 @@
-//! Bars of several pieces, one row each: where the time of a loop goes.
+//! Bars of several pieces, one row each, which show the parts of a loop's time.
 
 use super::scale::{Kind, Scale};
 use super::svg::{Anchor, GRID, INK, Note, Svg, color};
@@ -8,12 +8,12 @@ use crate::measure::table::number;
 #[derive(Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
-    /// What the pieces' lengths are.
+    /// Meaning of the pieces' lengths.
     pub(crate) label: &'static str,
     pub(crate) rows: Vec<Row>,
 }
 
-/// A row: its pieces follow each other.
+/// A row, whose pieces follow each other.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -28,10 +28,10 @@ const STEP: f64 = 34.0;
 const BAR: f64 = 22.0;
 const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 3;
-/// Pieces at least this wide have their figure on them; a row's sum stands at its end.
+/// Smallest width of a piece with its figure on it. A row's sum is at its end.
 const NUMBER_WIDTH: f64 = 34.0;
 
-/// The picture as SVG.
+/// Draws the picture as SVG.
 pub(crate) fn draw(bars: &Bars, note: &Note) -> String {
     let mut kinds: Vec<&str> = Vec::new();
     for (kind, _) in bars.rows.iter().flat_map(|row| &row.pieces) {
@@ -73,7 +73,7 @@ pub(crate) fn draw(bars: &Bars, note: &Note) -> String {
         let end = (across(from) + 6.0, top + BAR / 2.0 + 4.0);
         svg.text(end, Anchor::Start, 11.0, &number(Some(from)));
     }
-    // A single kind needs no name.
+    // A single kind needs no legend.
     for (i, kind) in kinds.iter().enumerate().filter(|_| kinds.len() > 1) {
         let at = 20.0 + (i % LEGEND_COLUMNS) as f64 * (RIGHT - 20.0) / LEGEND_COLUMNS as f64;
         let height = legend_top + (i / LEGEND_COLUMNS) as f64 * LEGEND_STEP;
@@ -96,7 +96,7 @@ mod tests {
         let bars = Bars { title: "t".to_owned(), label: "ns", rows: vec![row("a"), row("b")] };
         let note = Note { text: String::new(), is_warning: false };
         let svg = draw(&bars, &note);
-        // The ground, two pieces in each row, two in the legend.
+        // The background, two pieces in each row, and two in the legend.
         assert_eq!(svg.matches("<rect").count(), 7);
         assert!(svg.contains(">post<") && svg.contains(">wait<") && svg.contains(">10.0<"));
         assert!(!draw(&Bars { rows: Vec::new(), ..bars }, &note).contains("NaN"));

@@ -1,4 +1,4 @@
-//! Lines over an axis: medians, with a bar from the least run to the greatest.
+//! Lines with axes: medians, with a bar from the smallest run to the largest.
 
 pub(in crate::measure::bench::papers) use super::scale::Kind;
 use super::scale::{Scale, number};
@@ -15,14 +15,14 @@ pub(in crate::measure::bench::papers) struct Chart {
     pub(in crate::measure::bench::papers) beside: Vec<Beside>,
 }
 
-/// What an axis is called and counts in.
+/// Label and scale of an axis.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::measure::bench::papers) struct Axis {
     pub(in crate::measure::bench::papers) label: &'static str,
     pub(in crate::measure::bench::papers) kind: Kind,
 }
 
-/// A series; its name says how it is drawn.
+/// A series. Its name decides its style.
 #[derive(Debug)]
 pub(in crate::measure::bench::papers) struct Line {
     pub(in crate::measure::bench::papers) name: String,
@@ -34,21 +34,21 @@ pub(in crate::measure::bench::papers) struct Line {
 pub(in crate::measure::bench::papers) struct Dot {
     pub(in crate::measure::bench::papers) x: f64,
     pub(in crate::measure::bench::papers) y: f64,
-    /// Least and greatest of the runs.
+    /// Smallest and largest value of the runs.
     pub(in crate::measure::bench::papers) range: (f64, f64),
 }
 
-/// A point that does not compare with a series' others: hollow, joined to none, and with words that say why.
+/// A point that cannot be compared with others: hollow, not connected, and with words that give the reason.
 #[derive(Debug)]
 pub(in crate::measure::bench::papers) struct Beside {
-    /// The series' name, as its line has it.
+    /// Name of the series.
     pub(in crate::measure::bench::papers) name: String,
     pub(in crate::measure::bench::papers) at: (f64, f64),
     pub(in crate::measure::bench::papers) words: String,
 }
 
 const WIDTH: f64 = 760.0;
-/// Of the frame: its corners and what lies outside.
+/// Position of the frame and of the legend.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 740.0;
 const TOP: f64 = 92.0;
@@ -56,30 +56,30 @@ const BOTTOM: f64 = 430.0;
 const LEGEND_TOP: f64 = 490.0;
 const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 2;
-/// What dashes say.
+/// Explanation of the line styles.
 const DASHES: &str = "solid: looks all the time; dashes: blocks, after looking for 50 µs at most; dots: sleeps at once; grey, hollow: published";
-/// What points beside the lines say.
+/// Explanation of the points beside lines.
 const LESS: &str =
     "hollow, in a line's colour: carried less than it was to, as many Mbit/s as stand there";
-/// What stands in a picture without a point.
+/// Text in a picture without points.
 const NOTHING: &str = "no figures: nothing that belongs here was measured, or none of it counts";
-/// How high the words beside a point are.
+/// Height of the words beside a point.
 const WORDS: f64 = 10.0;
-/// More points than this are drawn as a line alone, without marks and ranges.
+/// Largest number of points that are drawn with marks and ranges. A line with more points has none.
 const MARKED_MAX: usize = 60;
 
-/// The picture as SVG.
+/// Draws the picture as SVG.
 pub(in crate::measure::bench::papers) fn draw(chart: &Chart, note: &Note) -> String {
     let rows = chart.lines.len().div_ceil(LEGEND_COLUMNS);
     let mut svg = Svg::new(WIDTH, LEGEND_TOP + rows as f64 * LEGEND_STEP, &chart.title);
     let joined = chart.lines.iter().flat_map(|line| &line.points).map(|dot| (dot.x, dot.y));
-    // By medians: one run that was disturbed does not press the others together.
+    // The scale depends on medians, so that one disturbed run does not compress the other points.
     let all: Vec<_> = joined.chain(chart.beside.iter().map(|it| it.at)).collect();
     let x = Scale::over(chart.x.kind, all.iter().map(|at| at.0));
     let y = Scale::over(chart.y.kind, all.iter().map(|at| at.1));
     svg.heading(LEFT - 50.0, &chart.title, note);
     if all.is_empty() {
-        // Axes would have numbers that count nothing.
+        // Without points, the axes' numbers would mean nothing.
         let middle = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
         svg.text(middle, Anchor::Middle, 13.0, NOTHING);
         return svg.finish();
@@ -104,7 +104,7 @@ pub(in crate::measure::bench::papers) fn draw(chart: &Chart, note: &Note) -> Str
     svg.finish()
 }
 
-/// Marks, and their words in a column beside them, from the top down, none on another.
+/// Draws the marks, and their words in a column beside them, from the top down without overlaps.
 fn draw_beside(svg: &mut Svg, beside: &[Beside], x: &Scale, y: &Scale) {
     let place = |it: &Beside| {
         let place = (across(x.place(it.at.0)?), up(y.place(it.at.1)?));
@@ -167,7 +167,7 @@ fn draw_line(svg: &mut Svg, line: &Line, style: Style, x: &Scale, y: &Scale) {
         let low = y.place(dot.range.0).unwrap_or(-1.0);
         let at = across(at);
         svg.line((at, up(low.clamp(0.0, 1.0))), (at, up(high.clamp(0.0, 1.0))), style.color, 1.0);
-        // A bar that leaves the frame ends there with a head.
+        // A bar that leaves the frame ends there with an arrow head.
         for (end, is_out, back) in [(1.0, high > 1.0, 6.0), (0.0, low < 0.0, -6.0)] {
             if is_out {
                 let tip = up(end);
@@ -222,7 +222,7 @@ mod tests {
         for part in parts {
             assert!(svg.contains(part), "{part} in {svg}");
         }
-        // Zero has no place on a logarithmic axis: two points of each line, and the legend's.
+        // A logarithmic axis has no place for 0. So each line has two points, and the legend has its own lines.
         assert_eq!(svg.matches("<polyline").count(), 6);
         assert_eq!(svg.matches("stroke-dasharray").count(), 2);
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
@@ -234,7 +234,7 @@ mod tests {
         let line = |i| Line { name: format!("{i}, published"), points: dots.clone() };
         let svg =
             draw(&Chart { lines: (0..6).map(line).collect(), ..chart(dots.clone()) }, &note());
-        // Each once at its point and once in the legend.
+        // Each shape occurs once at its point and once in the legend.
         let shapes = [
             "<circle",
             r#"height="5.8""#,

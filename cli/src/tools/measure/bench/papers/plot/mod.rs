@@ -1,4 +1,4 @@
-//! Pictures: SVG by itself, without a drawing library.
+//! Pictures as SVG, without a drawing library.
 
 pub(crate) mod bars;
 pub(super) mod lines;

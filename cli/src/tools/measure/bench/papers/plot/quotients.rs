@@ -1,17 +1,17 @@
-//! What was found then and what is found here, as quotients on one axis: a row each, the published one hollow and grey.
+//! Findings as quotients on one axis, published and measured. Each has a row, and the published one is hollow and grey.
 
 use super::scale::{Kind, Scale};
 use super::svg::{Anchor, GRID, INK, Note, Svg};
 use crate::measure::table::number;
 
-/// A finding.
+/// A row with a finding.
 #[derive(Debug)]
 pub(in crate::measure::bench::papers) struct Row {
     pub(in crate::measure::bench::papers) name: String,
     pub(in crate::measure::bench::papers) published: Option<f64>,
-    /// It holds within these; without an end upwards where that is infinite.
+    /// Range in which the finding holds. An infinite upper bound means no upper limit.
     pub(in crate::measure::bench::papers) bounds: (f64, f64),
-    /// Median, least and greatest.
+    /// Median, smallest and largest quotient.
     pub(in crate::measure::bench::papers) ours: Option<(f64, f64, f64)>,
 }
 
@@ -25,7 +25,7 @@ const FAILS: &str = "#b2182b";
 const BAND: &str = "#e5f5e0";
 const GREY: &str = "#8a8a8a";
 
-/// The picture as SVG.
+/// Draws the picture as SVG.
 pub(in crate::measure::bench::papers) fn draw(title: &str, rows: &[Row], note: &Note) -> String {
     let bottom = TOP + rows.len() as f64 * STEP;
     let mut svg = Svg::new(WIDTH, bottom + 56.0, title);
@@ -70,7 +70,7 @@ pub(in crate::measure::bench::papers) fn draw(title: &str, rows: &[Row], note: &
                 let holds = (row.bounds.0..=row.bounds.1).contains(&median);
                 let color = if holds { HOLDS } else { FAILS };
                 svg.line((across(least), middle), (across(greatest), middle), color, 2.0);
-                // A bar that leaves the axis ends there with a head.
+                // A bar that leaves the axis ends there with an arrow head.
                 for (end, back) in [(least, 6.0), (greatest, -6.0)] {
                     if scale.place(end).is_none_or(|place| !(0.0..=1.0).contains(&place)) {
                         let tip = (across(end), middle);
@@ -111,7 +111,7 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
-        // A bar beyond the axis has a head at that end.
+        // A bar that leaves the axis has an arrow head at that end.
         let bar = |least, greatest| {
             let rows = [row("a", Some((3.0, least, greatest)))];
             let note = Note { text: String::new(), is_warning: false };

@@ -1,13 +1,13 @@
-//! Axes: where a value lies, and which values are marked.
+//! Axes: the position of a value, and the marked values.
 
-/// What an axis counts in.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::measure::bench::papers) enum Kind {
-    /// From zero, evenly
+    /// Linear, from zero
     Linear,
-    /// By powers of ten
+    /// Logarithmic, by powers of ten
     Log,
-    /// By powers of two: sizes and counts
+    /// Logarithmic, by powers of two, for sizes and counts
     Binary,
 }
 
@@ -15,11 +15,11 @@ pub(in crate::measure::bench::papers) enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,
-    /// Nothing for a line without a number.
+    /// Label; `None` for a line without a number.
     pub(super) label: Option<String>,
 }
 
-/// An axis over all values that are to be seen.
+/// An axis that covers all values.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     kind: Kind,
@@ -27,11 +27,11 @@ pub(super) struct Scale {
     high: f64,
 }
 
-/// Numbers along an axis, at most.
+/// Largest number of labels on an axis.
 const LABELS_MAX: usize = 9;
 
 impl Scale {
-    /// An axis with room for all values; a logarithmic one leaves out those it cannot have.
+    /// Makes an axis that covers all values. A logarithmic axis ignores values that it cannot show.
     pub(super) fn over(kind: Kind, values: impl Iterator<Item = f64>) -> Self {
         let usable = |value: &f64| value.is_finite() && (kind == Kind::Linear || *value > 0.0);
         let (mut low, mut high) = values
@@ -49,7 +49,7 @@ impl Scale {
                 high += (high - low) * 0.05;
             }
             Kind::Log | Kind::Binary => {
-                // So that nothing lies on the frame.
+                // The margin keeps points off the frame.
                 low /= 1.25;
                 high *= 1.25;
             }
@@ -57,7 +57,7 @@ impl Scale {
         Self { kind, low, high }
     }
 
-    /// Where a value lies, from 0 to 1; `None` for one that this axis cannot have.
+    /// Returns the position of a value, from 0 to 1; `None` if the axis cannot show it.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if self.kind == Kind::Linear {
             return Some((value - self.low) / (self.high - self.low));
@@ -65,7 +65,7 @@ impl Scale {
         (value > 0.0).then(|| (value / self.low).ln() / (self.high / self.low).ln())
     }
 
-    /// The marked values, from low to high.
+    /// Returns the marked values in ascending order.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         match self.kind {
             Kind::Linear => self.even(),
@@ -102,7 +102,7 @@ impl Scale {
         let first = self.low.log10().floor() as i32;
         let last = self.high.log10().ceil() as i32;
         let decades = (self.high / self.low).log10();
-        // In between numbers have room where there are few decades.
+        // With few decades there is room for labels in between.
         let labelled: &[u32] = match decades {
             decades if decades < 2.2 => &[1, 2, 5],
             _ => &[1],
@@ -122,7 +122,7 @@ impl Scale {
     }
 }
 
-/// A number as an axis has it.
+/// Formats a number for an axis.
 pub(super) fn number(value: f64) -> String {
     let digits = |value: f64, unit: &str| {
         let text = format!("{value:.3}");
@@ -138,7 +138,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A size or a count by powers of two.
+/// Formats a size or a count with a binary unit.
 fn size(value: f64) -> String {
     match value {
         it if it >= 1048576.0 => format!("{}M", number(it / 1048576.0)),

@@ -1,4 +1,4 @@
-//! The states of a stream and what leads from one to another, drawn from the protocol's own table: figure 11 of ICS 2001.
+//! The states of a stream and their transitions, drawn from the protocol's own table: figure 11 of ICS 2001.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,11 +10,11 @@ use super::svg::{Anchor, INK, Note, Svg};
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 600.0;
 const BOX: (f64, f64) = (112.0, 34.0);
-/// Of the states that serve active and passive close, which the paper shades.
+/// Fill colours. The paper shades the states of active and passive close.
 const SHADED: &str = "#e8eef4";
 const PLAIN: &str = "#fff";
 
-/// Where the middle of a state's box is.
+/// Returns the centre of a state's box.
 fn place(state: State) -> (f64, f64) {
     match state {
         State::Closed => (110.0, 110.0),
@@ -37,7 +37,8 @@ fn is_shaded(state: State) -> bool {
     !matches!(state, State::Closed | State::Connecting | State::Opening | State::Normal)
 }
 
-/// Arrows of the table: those of one pair of states are one. What ends every state alike, and what changes none, is said in words.
+/// Returns the table's arrows. Arrows between the same two states are merged. Events that end every state or change no
+/// state are described in words.
 fn arrows() -> BTreeMap<(State, State), Vec<String>> {
     let mut arrows: BTreeMap<(State, State), Vec<String>> = BTreeMap::new();
     for &event in Event::ALL {
@@ -56,18 +57,18 @@ fn arrows() -> BTreeMap<(State, State), Vec<String>> {
     arrows
 }
 
-/// The picture as SVG.
+/// Draws the picture as SVG.
 pub(in crate::measure::bench::papers) fn draw(title: &str, note: &Note) -> String {
     let mut svg = Svg::new(WIDTH, HEIGHT, title);
     svg.heading(20.0, title, note);
     for ((from, to), names) in arrows() {
         let (a, b) = (edge(place(from), place(to)), edge(place(to), place(from)));
-        // Two that lead there and back do not lie on each other.
+        // The shift separates two arrows in opposite directions.
         let shift = if arrows().contains_key(&(to, from)) { 7.0 } else { 0.0 };
         let (a, b) = ((a.0, a.1 + shift), (b.0, b.1 + shift));
         svg.arrow(a, b, "#666");
         let (x, y) = ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0);
-        // Between boxes that stand close, below them or above.
+        // Between close boxes, the label is above or below the boxes.
         let beside = match (a.1 - b.1).abs() < 1.0 {
             true if shift > 0.0 && b.0 < a.0 => 30.0,
             true => -24.0,
@@ -89,7 +90,7 @@ pub(in crate::measure::bench::papers) fn draw(title: &str, note: &Note) -> Strin
     svg.finish()
 }
 
-/// Where a line from a box to another one leaves it.
+/// Returns the point where a line to another box leaves a box.
 fn edge(from: (f64, f64), to: (f64, f64)) -> (f64, f64) {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let by = |half: f64, way: f64| if way == 0.0 { f64::INFINITY } else { half / way.abs() };
@@ -110,7 +111,7 @@ mod tests {
         for event in Event::ALL.iter().filter(|it| !matches!(it, Event::Lost | Event::Abort)) {
             assert!(svg.contains(&event.to_string().to_uppercase()), "{event}");
         }
-        // What the sentence says of the two that are not drawn.
+        // Checks the sentence about the two events that are not drawn.
         for &state in State::ALL {
             let resets = state.after(Event::Lost) == Ok(State::Reset);
             let is_spared = matches!(state, State::Closed | State::Finished);

@@ -1,25 +1,25 @@
-//! How a series is drawn, by its name: one colour for one name in every picture.
+//! Style of a series, by its name. A name has the same colour in every picture.
 
-/// What tells a line from the others.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Style {
     pub(super) color: &'static str,
-    /// Which mark: a circle, a square, a triangle, a diamond, a triangle on its point, a bar.
+    /// Number of the mark: circle, square, triangle, diamond, inverted triangle, bar.
     pub(super) mark: usize,
-    /// As SVG has dashes: none where ends look all the time.
+    /// Dashes in SVG's form; `None` for ends that poll.
     pub(super) dashes: Option<&'static str>,
 }
 
-/// Published figures.
+/// Name and colour of published figures, and the colour of unknown names.
 pub(in crate::measure::bench::papers) const PUBLISHED: &str = "published";
 const PUBLISHED_COLOR: &str = "#8a8a8a";
 const OTHER: &str = "#4d4d4d";
-/// What ends do, at the end of a name.
+/// Suffixes of names that tell how the ends wait.
 const POLLING: &str = ", polling";
 const BLOCKING: &str = ", blocking";
 const SLEEPING: &str = ", sleeping";
 
-/// Names and their colours; the first that a name contains counts.
+/// Names and their colours. The first name that a series contains applies.
 const COLORS: [(&str, &str); 66] = [
     ("send/receive, polling, cold, read", "#6a51a3"),
     ("send/receive, polling, cold", "#41b6c4"),
@@ -89,12 +89,12 @@ const COLORS: [(&str, &str); 66] = [
     ("median", "#0072b2"),
 ];
 
-/// How published series of a picture are drawn, which have one colour: the mark of the `i`-th tells it from the others.
+/// Returns the style of a picture's `i`-th published series. These series have one colour and different marks.
 pub(super) fn published(i: usize) -> Style {
     Style { color: PUBLISHED_COLOR, mark: i, dashes: None }
 }
 
-/// How the series of that name is drawn.
+/// Returns the style of a series by its name.
 pub(super) fn of(name: &str) -> Style {
     let dashes = if name.ends_with(BLOCKING) {
         Some("7 3")
@@ -107,7 +107,7 @@ pub(super) fn of(name: &str) -> Style {
         [POLLING, BLOCKING, SLEEPING].iter().fold(name, |name, it| name.trim_end_matches(it));
     let found = COLORS.iter().position(|(known, _)| bare.contains(known));
     let color = found.map_or(OTHER, |place| COLORS[place].1);
-    // Marks tell names of one colour apart: by what is behind the name that is known.
+    // Series with the same colour get different marks, by the rest of the name after the known part.
     Style { color, mark: found.unwrap_or(0) + bare.len(), dashes }
 }
 

@@ -1,25 +1,25 @@
-//! Writing SVG: elements and text, escaped.
+//! Writes SVG: elements and escaped text.
 
 use std::fmt::Write;
 
 use super::style::Style;
 
-/// A picture that is being drawn.
+/// A picture in progress.
 pub(super) struct Svg {
     body: String,
     width: f64,
     height: f64,
 }
 
-/// What a picture says below its title: of what machine it is, and when it was measured.
+/// Note below a picture's title: the machine and the date.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub(crate) text: String,
-    /// In red: figures of a busy machine.
+    /// True for figures of a busy machine. The note is red then.
     pub(crate) is_warning: bool,
 }
 
-/// Where a text stands by its point.
+/// Alignment of a text at its point.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -27,14 +27,14 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Colours that people tell from each other, whatever they see (Okabe and Ito), and two more.
+/// Colours that colour-blind people can distinguish (Okabe and Ito), and two more.
 const COLORS: [&str; 9] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f3c8d", "#4d4d4d",
     "#a5aa33",
 ];
-/// Marks that differ.
+/// Number of different marks.
 const MARKS: usize = 6;
-/// Letters of a note's first line, at most.
+/// Largest number of characters in a note's first line.
 const NOTE_LETTERS: usize = 112;
 const WARNING: &str = "#b2182b";
 const FAINT: &str = "#666";
@@ -42,12 +42,12 @@ pub(super) const INK: &str = "#222";
 pub(super) const GRID: &str = "#ddd";
 pub(super) const FAINT_GRID: &str = "#f0f0f0";
 
-/// The colour of series `i`.
+/// Returns the colour of series `i`.
 pub(super) fn color(i: usize) -> &'static str {
     COLORS[i % COLORS.len()]
 }
 
-/// Text as it stands in XML.
+/// Escapes text for XML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -82,7 +82,7 @@ impl Svg {
         ));
     }
 
-    /// A line through points; `dashes` as SVG has them.
+    /// Draws a line through points. `dashes` has SVG's form.
     pub(super) fn path(&mut self, points: &[(f64, f64)], color: &str, dashes: Option<&str>) {
         let mut list = String::new();
         for (x, y) in points {
@@ -95,7 +95,7 @@ impl Svg {
         ));
     }
 
-    /// A rectangle by its upper left corner and its size; `hint` shows where a pointer rests.
+    /// Draws a rectangle, by its upper left corner and its size. A pointer over it shows `hint`.
     pub(super) fn rect(
         &mut self,
         (x, y): (f64, f64),
@@ -109,11 +109,11 @@ impl Svg {
         ));
     }
 
-    /// Title and note, at the top.
+    /// Draws title and note at the top.
     pub(super) fn heading(&mut self, left: f64, title: &str, note: &Note) {
         self.text((left, 26.0), Anchor::Start, 15.0, title);
         let color = if note.is_warning { WARNING } else { FAINT };
-        // Long ones in two lines.
+        // A long note has two lines.
         let (first, second) = broken(&note.text, NOTE_LETTERS);
         for (i, line) in [first, second].into_iter().filter(|line| !line.is_empty()).enumerate() {
             self.colored((left, 46.0 + 15.0 * i as f64), 11.0, color, line);
@@ -127,7 +127,7 @@ impl Svg {
         ));
     }
 
-    /// A box with an edge.
+    /// Draws a box with an edge.
     pub(super) fn frame(&mut self, (x, y): (f64, f64), size: (f64, f64), fill: &str, edge: &str) {
         self.add(format_args!(
             r#"<rect x="{x:.1}" y="{y:.1}" width="{:.1}" height="{:.1}" rx="5" fill="{fill}" stroke="{edge}"/>"#,
@@ -135,7 +135,7 @@ impl Svg {
         ));
     }
 
-    /// A line with a head at its end.
+    /// Draws a line with an arrow head.
     pub(super) fn arrow(&mut self, from: (f64, f64), to: (f64, f64), color: &str) {
         self.line(from, to, color, 1.2);
         let turn = (to.1 - from.1).atan2(to.0 - from.0);
@@ -145,14 +145,14 @@ impl Svg {
         }
     }
 
-    /// Text on a white ground, its middle at the point.
+    /// Draws text on white, centred at the point.
     pub(super) fn label(&mut self, (x, y): (f64, f64), size: f64, text: &str) {
         let width = text.chars().count() as f64 * size * 0.62;
         self.rect((x - width / 2.0, y - size + 1.0), (width, size + 2.0), "#fff", None);
         self.text((x, y), Anchor::Middle, size, text);
     }
 
-    /// A diamond, hollow or filled.
+    /// Draws a diamond, hollow or filled.
     pub(super) fn diamond(&mut self, (x, y): (f64, f64), color: &str, is_hollow: bool, hint: &str) {
         let (fill, hint) = (if is_hollow { "#fff" } else { color }, escaped(hint));
         self.add(format_args!(
@@ -161,7 +161,7 @@ impl Svg {
         ));
     }
 
-    /// A mark of a series: a circle, a square, a triangle, a diamond, a triangle on its point, a bar.
+    /// Draws a series' mark: circle, square, triangle, diamond, inverted triangle, or bar.
     pub(super) fn mark(&mut self, (x, y): (f64, f64), style: Style, is_hollow: bool, hint: &str) {
         let (color, i, hint) = (style.color, style.mark, escaped(hint));
         let fill = if is_hollow { "#fff" } else { color };
@@ -191,7 +191,7 @@ impl Svg {
         ));
     }
 
-    /// Text in a colour, begun at the point.
+    /// Draws coloured text that begins at the point.
     pub(super) fn colored_text(&mut self, (x, y): (f64, f64), size: f64, color: &str, text: &str) {
         self.add(format_args!(
             r#"<text x="{x:.1}" y="{y:.1}" text-anchor="start" font-size="{size}" fill="{color}">{}</text>"#,
@@ -199,7 +199,7 @@ impl Svg {
         ));
     }
 
-    /// Light text on a coloured ground, its middle at the point.
+    /// Draws white text for a coloured background, centred at the point.
     pub(super) fn light_text(&mut self, (x, y): (f64, f64), size: f64, text: &str) {
         self.add(format_args!(
             r##"<text x="{x:.1}" y="{y:.1}" text-anchor="middle" font-size="{size}" fill="#fff">{}</text>"##,
@@ -207,7 +207,7 @@ impl Svg {
         ));
     }
 
-    /// Text from bottom to top, its middle at the point.
+    /// Draws vertical text, centred at the point.
     pub(super) fn upright(&mut self, (x, y): (f64, f64), size: f64, text: &str) {
         self.add(format_args!(
             r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle" font-size="{size}" fill="{INK}" transform="rotate(-90 {x:.1} {y:.1})">{}</text>"#,
@@ -215,7 +215,7 @@ impl Svg {
         ));
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(super) fn finish(self) -> String {
         let Self { body, width, height } = self;
         format!(
@@ -227,7 +227,7 @@ impl Svg {
     }
 }
 
-/// A text in two lines, the first of so many letters at most.
+/// Splits a text into two lines. The first has at most `letters` characters.
 fn broken(text: &str, letters: usize) -> (&str, &str) {
     let Some((end, _)) = text.char_indices().nth(letters) else { return (text, "") };
     match text[..end].rfind(' ') {
@@ -236,7 +236,7 @@ fn broken(text: &str, letters: usize) -> (&str, &str) {
     }
 }
 
-/// How the element of mark `i` ends.
+/// Returns the end tag of mark `i`.
 fn end(i: usize) -> &'static str {
     match i % MARKS {
         0 => "</circle>",

@@ -14,7 +14,7 @@ const COMBINE: Ours = trip("latency, SOVIA_COMBINE, blocking", 4);
 const LANE: Ours = far("latency, TCP over LANE, shm", 4);
 const FLOW_VIA: Ours = flow("bandwidth, native VIA, blocking", 32768);
 const DACKS: Ours = flow("bandwidth, SOVIA_DACKS, blocking", 16384);
-/// The files of table 1.
+/// File sizes of table 1.
 const SMALL: u64 = 19_090_223;
 const LARGE: u64 = 145_864_380;
 

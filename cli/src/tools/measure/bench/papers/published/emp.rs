@@ -9,7 +9,7 @@ use super::{
 const CALLS: &str = "EMP, in the calls";
 const TCP: &str = "TCP, 64 KB buffers";
 const TCP_POLL: &str = "TCP, 64 KB buffers, polling";
-/// What is computed between posting and waiting where the paper's table has its times, in µs.
+/// Computing time between posting and waiting for the paper's table, in µs.
 const WORK: u64 = 3200;
 
 const fn at(metric: Metric, series: &'static str, x: u64) -> Ours {

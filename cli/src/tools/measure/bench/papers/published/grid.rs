@@ -1,9 +1,9 @@
-//! Tables that the papers print whole, with the series of ours that stands beside each column.
+//! Tables that the papers print completely, with the measured series for each column.
 
 use super::{Paper, SOVIA};
 use crate::measure::bench::papers::work::{Metric, Scenario};
 
-/// A table by size.
+/// A table by message size.
 pub(in crate::measure::bench::papers) struct Grid {
     pub(in crate::measure::bench::papers) paper: &'static Paper,
     pub(in crate::measure::bench::papers) place: &'static str,
@@ -11,13 +11,13 @@ pub(in crate::measure::bench::papers) struct Grid {
     pub(in crate::measure::bench::papers) scenario: Scenario,
     pub(in crate::measure::bench::papers) metric: Metric,
     pub(in crate::measure::bench::papers) columns: [Column; 4],
-    /// Bytes, and the columns' values.
+    /// Message sizes in bytes, and the columns' values.
     pub(in crate::measure::bench::papers) rows: &'static [(u64, [f64; 4])],
-    /// The name of its picture's file.
+    /// Name of the picture's file.
     pub(in crate::measure::bench::papers) file: &'static str,
 }
 
-/// A column: its name, and our series.
+/// A column: its name, and the measured series.
 #[derive(Clone, Copy)]
 pub(in crate::measure::bench::papers) struct Column {
     pub(in crate::measure::bench::papers) name: &'static str,
@@ -28,7 +28,7 @@ const fn column(name: &'static str, series: &'static str) -> Column {
     Column { name, series }
 }
 
-/// All of them.
+/// All tables.
 pub(in crate::measure::bench::papers) const GRIDS: [Grid; 2] = [
     Grid {
         paper: &SOVIA,

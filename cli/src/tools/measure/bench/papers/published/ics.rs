@@ -6,8 +6,8 @@ use super::{
     table_of_facts, table_of_findings, trip,
 };
 
-/// Calls of the papers' microbenchmarks look for what is done. Those here look for a while before they sleep, and so look all the
-/// time where answers come sooner.
+/// Series for the papers' calls, which poll. Blocking calls here poll for a while before they sleep, so they never
+/// sleep if answers come sooner.
 const VIA: Ours = trip("latency, native VIA, blocking", 4);
 const SINGLE: Ours = trip("latency, SOVIA_SINGLE, blocking", 4);
 const HANDLER: Ours = trip("latency, SOVIA_HANDLER, blocking", 4);
@@ -25,17 +25,17 @@ const NODELAY: &str = "bandwidth, TCP, sleeping";
 const PACED: &str = "paced, SOVIA_COMBINE";
 const ETH_VIA: Ours = far("latency, native VIA, eth", 4);
 
-/// Processor time of an end, while 32 KB at a time go one way at the papers' pace.
+/// Returns the processor time of an end, while it moves 32 KB at a time in one direction at the papers' pace.
 const fn load(metric: Metric, end: End) -> Ours {
     Ours { end, ..ours(Scenario::Sovia, PACED, metric, Pick::At(32768)) }
 }
 
-/// Processor time of the sender, while so many bytes at a time go one way at the papers' pace.
+/// Returns the processor time of the sender, for messages of `size` bytes at the papers' pace.
 const fn at_size(metric: Metric, size: u64) -> Ours {
     ours(Scenario::Sovia, PACED, metric, Pick::At(size))
 }
 
-/// Making the bytes of a send ready.
+/// Returns the cost of preparing the bytes of a send.
 const fn preparing(series: &'static str, size: u64) -> Ours {
     ours(Scenario::Registration, series, Metric::Preparing, Pick::At(size))
 }
@@ -90,7 +90,7 @@ table_of_facts! {
     SOVIA "Sec. 5": "a file from RAM disk to RAM disk", 580.0, "Mbit/s", Figure(ftp("local copy", LARGE));
 }
 
-/// The files of table 5.
+/// File sizes of table 5.
 const SMALL: u64 = 13_827_767;
 const LARGE: u64 = 65_257_948;
 

@@ -1,7 +1,7 @@
-//! What the papers report, each figure with its place, and which of ours stands beside it.
+//! Published figures, each with its place in the paper and the measured figure to compare.
 //!
-//! Their machines are two PCs of 2000 with an adapter each; ours is one machine. So a figure says how far apart the two are,
-//! and the quotients (one way of doing it by another) whether what was learnt then holds here.
+//! The papers used two PCs of 2000 with an adapter each. This benchmark uses one machine. So figures show how far apart
+//! the two are. Quotients (one configuration divided by another) show whether a paper's findings hold here.
 
 mod cluster;
 mod emp;
@@ -19,11 +19,11 @@ pub(super) use self::grid::{GRIDS, Grid};
 /// A paper.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Paper {
-    /// Its name in headings and pictures, short.
+    /// Short name for headings and pictures.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) reference: &'static str,
-    /// What was measured there.
+    /// Hardware and software of the paper.
     pub(super) platform: &'static str,
 }
 
@@ -75,12 +75,12 @@ pub(super) const EMP: Paper = Paper {
 /// The papers, in the order of the report.
 pub(super) const PAPERS: [&Paper; 5] = [&FEATURES, &NETPIPE, &SOVIA, &CLUSTER, &EMP];
 
-/// One of our figures, found by name.
+/// A measured figure, found by name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ours {
     pub(super) scenario: Scenario,
     pub(super) series: &'static str,
-    /// Another configuration of the same, where it does better.
+    /// Another configuration, whose figure is used if it is better.
     pub(super) or: Option<&'static str>,
     pub(super) end: End,
     pub(super) metric: Metric,
@@ -88,45 +88,45 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// The better of this one and another configuration's.
+    /// Allows another configuration, whose figure is used if it is better.
     const fn or(self, series: &'static str) -> Self {
         Self { or: Some(series), ..self }
     }
 }
 
-/// Which point of a curve.
+/// Selects a point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pick {
     At(u64),
-    /// The greatest
+    /// The largest value
     Peak,
-    /// The last
+    /// The last value
     Last,
 }
 
-/// What of ours stands beside a published figure.
+/// Measured figure to compare with a published one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Beside {
     Figure(Ours),
-    /// The first by the second.
+    /// The first figure divided by the second.
     Quotient(Ours, Ours),
-    /// The least x from which on the first series takes no more than the second.
+    /// The smallest x from which on the first series is never larger than the second.
     Crossing(Ours, Ours),
-    /// Nothing: their ends had two processors each.
+    /// No figure, because the paper's ends had two processors each.
     TwoEach,
-    /// Nothing, for this reason.
+    /// No figure, for this reason.
     Nothing(&'static str),
 }
 
-/// What a paper found of two of its figures, to be tried on two of ours.
+/// A paper's finding about two of its figures, to check with two measured ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finding {
     pub(super) paper: &'static Paper,
     pub(super) place: &'static str,
     pub(super) what: &'static str,
-    /// Their quotient, where the paper gives both.
+    /// Quotient of the published figures, if the paper has both.
     pub(super) value: Option<f64>,
-    /// It holds where the first of ours by the second is not less and not more than that.
+    /// Range in which the finding holds, for the first measured figure divided by the second.
     pub(super) bounds: (f64, f64),
     pub(super) a: Ours,
     pub(super) b: Ours,
@@ -144,12 +144,12 @@ pub(super) struct Fact {
     pub(super) beside: Beside,
 }
 
-/// Every figure that is compared, by paper.
+/// Returns every published figure, by paper.
 pub(super) fn facts() -> impl Iterator<Item = &'static Fact> {
     [features::FACTS, netpipe::FACTS, ics::FACTS, cluster::FACTS, emp::FACTS].into_iter().flatten()
 }
 
-/// Every finding that is tried, by paper.
+/// Returns every finding, by paper.
 pub(super) fn findings() -> impl Iterator<Item = &'static Finding> {
     [features::FINDINGS, netpipe::FINDINGS, ics::FINDINGS, cluster::FINDINGS, emp::FINDINGS]
         .into_iter()
@@ -160,37 +160,37 @@ const fn ours(scenario: Scenario, series: &'static str, metric: Metric, pick: Pi
     Ours { scenario, series, or: None, end: End::Requester, metric, pick }
 }
 
-/// The peak of a series.
+/// Returns the peak of a series.
 const fn peak(scenario: Scenario, series: &'static str) -> Ours {
     ours(scenario, series, Metric::Throughput, Pick::Peak)
 }
 
-/// One byte by NetPIPE, within a host.
+/// Returns NetPIPE's figure for one byte within a host.
 const fn netpipe(series: &'static str) -> Ours {
     ours(Scenario::Netpipe, series, Metric::HalfTrip, Pick::At(1))
 }
 
-/// A message one way over a stream, or what stands beside it.
+/// Returns the one-way time of a message over a stream, or over an alternative to it.
 const fn trip(series: &'static str, size: u64) -> Ours {
     ours(Scenario::Sovia, series, Metric::HalfTrip, Pick::At(size))
 }
 
-/// As many bytes at a time, one way as fast as possible.
+/// Returns the throughput of messages of `size` bytes in one direction.
 const fn flow(series: &'static str, size: u64) -> Ours {
     ours(Scenario::Sovia, series, Metric::Throughput, Pick::At(size))
 }
 
-/// One byte between hosts.
+/// Returns the time of one byte between hosts.
 const fn byte(series: &'static str) -> Ours {
     ours(Scenario::Hosts, series, Metric::HalfTrip, Pick::At(1))
 }
 
-/// A message between hosts, over a stream or beside it.
+/// Returns the one-way time of a message between hosts, over a stream or an alternative to it.
 const fn far(series: &'static str, size: u64) -> Ours {
     ours(Scenario::Hosts, series, Metric::HalfTrip, Pick::At(size))
 }
 
-/// 32 KB at a time between hosts, one way as fast as possible.
+/// Returns the throughput of messages of 32 KB in one direction between hosts.
 const fn bulk(series: &'static str) -> Ours {
     ours(Scenario::Hosts, series, Metric::Throughput, Pick::At(32768))
 }
@@ -211,7 +211,8 @@ macro_rules! table_of_facts {
 }
 use table_of_facts;
 
-/// A finding a line: where, what, the published quotient or `none`, the bounds within which it holds, the two of ours.
+/// Makes a table of findings. Each line has the place, a description, the published quotient or `none`, the range in
+/// which the finding holds, and the two measured figures.
 macro_rules! table_of_findings {
     (@value none) => { None };
     (@value $value:expr) => { Some($value) };

@@ -8,13 +8,13 @@ use super::{
 
 const POLL: &str = "send/receive, polling, a processor each";
 const SLEEP: &str = "send/receive, sleeping, a processor each";
-/// TCP over IP over VIs in shared memory, which have cLAN's place.
+/// TCP over IP over VIs in shared memory, which stand for cLAN.
 const LANE: &str = "MTU 9000, TCP over LANE, shm, sleeping";
 const ETH_POLL: &str = "MTU 1500, VI eth, polling";
 const ETH_BLOCK: &str = "MTU 1500, VI eth, blocking";
 const ETH_SLEEP: &str = "MTU 1500, VI eth, sleeping";
 const UDP_POLL: &str = "MTU 1500, VI udp, polling";
-/// The papers' cards cut no segments.
+/// The papers' cards had no segmentation offload.
 const WIRE_TCP: &str = "MTU 1500, TCP without offloads, sleeping";
 const WIRE_TCP_POLL: &str = "MTU 1500, TCP without offloads, polling";
 const JUMBO_POLL: &str = "MTU 9000, VI eth, polling";
@@ -22,7 +22,7 @@ const JUMBO_BLOCK: &str = "MTU 9000, VI eth, blocking";
 const JUMBO_TCP: &str = "MTU 9000, TCP without offloads, sleeping";
 const JUMBO_TCP_POLL: &str = "MTU 9000, TCP without offloads, polling";
 
-/// TCP between hosts, by calls that look or by calls that sleep, whichever does better.
+/// TCP between hosts, by polling or by sleeping calls, whichever is better.
 const ETH_TCP: Ours = byte(WIRE_TCP).or(WIRE_TCP_POLL);
 const BIG_TCP: Ours = byte(JUMBO_TCP).or(JUMBO_TCP_POLL);
 const fn far_peak(series: &'static str) -> Ours {

@@ -1,4 +1,4 @@
-//! What stands beside a published figure is what is measured, by its name.
+//! Checks that each measured figure that is compared exists, by its name.
 
 use std::collections::BTreeSet;
 
