@@ -1,33 +1,34 @@
-//! Which nodes cannot reach each other, and how that changes.
+//! Partitions of the network, and changes of the network.
 
 use crate::fabric::Part;
 use crate::link::Link;
 use crate::node::NodeId;
 use std::collections::BTreeSet;
 
-/// A change of the network itself.
+/// A change of the network.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The two nodes cannot reach each other any more. What is on its way between them is lost.
+    /// The two nodes cannot reach each other any more. Packets in flight between them are lost.
     Sever(NodeId, NodeId),
-    /// Takes a [`Change::Sever`] of the two back.
+    /// Reverts a [`Change::Sever`] of the two nodes.
     Mend(NodeId, NodeId),
-    /// The nodes reach one another, but no other node, and no other node reaches them.
+    /// The given nodes can reach only each other, and no other node can reach them.
     Partition(BTreeSet<NodeId>),
-    /// Takes every [`Change::Sever`] and [`Change::Partition`] back.
+    /// Reverts every [`Change::Sever`] and [`Change::Partition`].
     Heal,
     /// The link from the first node to the second behaves differently from now on.
     Link(NodeId, NodeId, Link),
-    /// A part of the fabric fails; what is in its queues and on its cables is lost. Nothing, where there is no fabric.
+    /// A part of the fabric fails. Packets in its queues and on its cables are lost. Without a fabric this has no
+    /// effect.
     Fail(Part),
-    /// Takes a [`Change::Fail`] of the part back.
+    /// Reverts a [`Change::Fail`] of the part.
     Recover(Part),
 }
 
-/// What is cut.
+/// Partitions in effect.
 #[derive(Debug, Default)]
 pub(crate) struct Cuts {
-    /// Pairs, the smaller node first.
+    /// Severed pairs, with the smaller node first.
     severed: BTreeSet<(NodeId, NodeId)>,
     islands: Vec<BTreeSet<NodeId>>,
 }
@@ -53,7 +54,7 @@ impl Cuts {
         *self = Cuts::default();
     }
 
-    /// Whether nothing gets from the one to the other.
+    /// Returns true if no packet can get from one node to the other.
     pub(crate) fn between(&self, a: NodeId, b: NodeId) -> bool {
         self.severed.contains(&pair(a, b))
             || self.islands.iter().any(|island| island.contains(&a) != island.contains(&b))

@@ -1,15 +1,14 @@
 //! A deterministic network in one process: nodes, links with faults, virtual time.
 //!
-//! Its nodes are joined in one of two ways: each two of them by a [`Link`] of their own, or all of them by a [`Fabric`] of
-//! switches, whose queues they share, and which overflow.
+//! Nodes are joined in one of two ways. Either each pair has a [`Link`] of its own. Or all nodes are joined by a
+//! [`Fabric`] of switches, whose queues they share and can overflow.
 //!
-//! A [`Net`] is a queue of events in virtual time. Its user sends packets and sets timers, and
-//! takes one event after the other with [`Net::step`]; nothing happens in between. Which packets
-//! are lost, duplicated, corrupt, delayed or overtaken is drawn from a seed, so that the same
-//! calls with the same seed give the same events. [`Net::log`] is a fingerprint of them, to
-//! compare two runs by.
+//! A [`Net`] is a queue of events in virtual time. Its user sends packets, sets timers, and takes one event after the
+//! other with [`Net::step`]. Nothing happens between two steps. A seed decides which packets are lost, duplicated,
+//! corrupt, delayed or overtaken. So the same calls with the same seed give the same events. [`Net::log`] is a
+//! fingerprint of the events, to compare two runs.
 //!
-//! There is no thread, no clock and no I/O in here, and nothing of what the packets mean.
+//! The crate has no threads, clock or I/O, and does not interpret packets.
 
 #![forbid(unsafe_code)]
 

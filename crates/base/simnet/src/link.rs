@@ -1,33 +1,32 @@
-//! What a link does to packets.
+//! Behaviour of a link.
 
 use core::time::Duration;
 
-/// The behaviour of a link in one direction. Probabilities are for each packet, from 0 to 1.
+/// Behaviour of a link in one direction. Probabilities are per packet, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// How long a packet takes at least.
+    /// Shortest time that a packet takes.
     pub latency: Duration,
-    /// A random time below this is added. Alone, it does not change the order of packets.
+    /// Upper bound of a random time that is added. By itself it does not change the order of packets.
     pub jitter: Duration,
-    /// Bytes per second; packets wait for those before them. `None`: no limit.
+    /// Bytes per second. Packets wait for those before them. `None`: no limit.
     pub bandwidth: Option<u64>,
-    /// Bytes that wait for the link at most, where it has a bandwidth: a packet for which there is no room is lost.
-    /// `None`: no limit.
+    /// Largest number of bytes that wait for a link with a bandwidth. A packet without room is lost. `None`: no limit.
     pub queue: Option<u64>,
-    /// The probability of a packet's loss.
+    /// Probability that a packet is lost.
     pub loss: f64,
-    /// The probability that a packet arrives twice.
+    /// Probability that a packet arrives twice.
     pub duplicate: f64,
-    /// The probability that a packet arrives corrupt ([`crate::Delivery::corrupt`]).
+    /// Probability that a packet arrives corrupt ([`crate::Delivery::corrupt`]).
     pub corrupt: f64,
-    /// The probability that later packets may overtake a packet.
+    /// Probability that later packets may overtake a packet.
     pub reorder: f64,
-    /// A packet that may be overtaken is late by a random time below this.
+    /// Upper bound of the random delay of a packet that may be overtaken.
     pub reorder_delay: Duration,
 }
 
 impl Link {
-    /// Ten microseconds, and nothing ever goes wrong.
+    /// Makes a link with a latency of 10 µs and without faults.
     pub const fn perfect() -> Link {
         Link {
             latency: Duration::from_micros(10),
@@ -42,7 +41,7 @@ impl Link {
         }
     }
 
-    /// Every fault with the same probability, packets up to 200 microseconds late, and 1 GB/s.
+    /// Makes a link of 1 GB/s on which every fault has the same probability, and packets are up to 200 µs late.
     pub const fn faulty(probability: f64) -> Link {
         Link {
             latency: Duration::from_micros(10),
@@ -57,7 +56,7 @@ impl Link {
         }
     }
 
-    /// How long `bytes` occupy the link.
+    /// Returns the time for which `bytes` occupy the link.
     pub(crate) fn occupied(&self, bytes: u32) -> Duration {
         match self.bandwidth {
             None => Duration::ZERO,
@@ -67,7 +66,7 @@ impl Link {
         }
     }
 
-    /// Whether a packet has room in the queue of a link that is busy for so long still.
+    /// Returns true if the link's queue has room for a packet. `busy` is the time that the waiting packets take.
     pub(crate) fn has_room(&self, bytes: u32, busy: Duration) -> bool {
         let (Some(bandwidth), Some(queue)) = (self.bandwidth, self.queue) else { return true };
         let waiting = u128::from(bandwidth) * busy.as_nanos() / 1_000_000_000;

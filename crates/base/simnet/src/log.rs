@@ -1,12 +1,12 @@
-//! A fingerprint of everything that has happened.
+//! A fingerprint of all events.
 
-/// How much has happened, and a hash of it all in order. Two runs with equal logs were the same,
-/// but for a chance of one in 2^64.
+/// Number of events, and a hash of all events in order. Two runs with equal logs were equal, except with a probability
+/// of 2^-64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Log {
-    /// Records so far.
+    /// Number of records.
     pub records: u64,
-    /// Hash of all of them, in order.
+    /// Hash of all records, in order.
     pub hash: u64,
 }
 
@@ -18,7 +18,7 @@ impl Log {
     pub(crate) fn record(&mut self, words: &[u64]) {
         self.records += 1;
         for &word in words {
-            // FNV-1a by words, and a mix, so that high bits reach low ones.
+            // FNV-1a by words. The shift makes high bits influence low ones.
             self.hash = (self.hash ^ word).wrapping_mul(0x100_0000_01b3);
             self.hash ^= self.hash >> 29;
         }

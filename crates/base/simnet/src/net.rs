@@ -1,4 +1,4 @@
-//! The network: nodes, packets on their way, timers.
+//! The network: nodes, packets in flight, timers.
 
 use crate::dice::Dice;
 use crate::fabric::{Fabric, Fate, Hop, Queueing, Switches};
@@ -12,46 +12,46 @@ use std::collections::{BTreeMap, HashMap};
 /// A packet at its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// The node that sent it.
+    /// Sending node.
     pub from: NodeId,
-    /// Where it is.
+    /// Receiving node.
     pub to: NodeId,
-    /// What it carries.
+    /// Payload of the packet.
     pub payload: P,
-    /// It was corrupt on its way: its bytes are not to be believed. (The payload is as it was
-    /// sent; a receiver that has a checksum would see that it does not match.)
+    /// True if the packet is corrupt, so that its bytes must not be trusted. The payload itself is unchanged: a
+    /// receiver with a checksum would find that the checksum does not match.
     pub corrupt: bool,
-    /// A switch has marked it, because it had to wait behind many others (ECN CE).
+    /// True if a switch has marked the packet (ECN CE), because it had to wait behind many others.
     pub marked: bool,
 }
 
-/// What happens.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<P, T> {
     /// A packet arrives.
     Packet(Delivery<P>),
-    /// A timer goes off.
+    /// A timer expires.
     Timer(T),
-    /// The network itself has changed.
+    /// The network has changed, or only time has passed.
     Changed,
 }
 
-/// What has become of packets so far.
+/// Counters of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Packets that were sent.
+    /// Packets sent.
     pub sent: u64,
-    /// Packets that arrived, duplicates and corrupt ones included.
+    /// Packets that arrived, including duplicates and corrupt ones.
     pub arrived: u64,
-    /// Packets that were lost by chance.
+    /// Packets lost by chance.
     pub lost: u64,
-    /// Packets that were lost because their nodes cannot reach each other.
+    /// Packets lost because their nodes cannot reach each other.
     pub cut: u64,
-    /// Packets for which the queue of a link or of a switch had no room.
+    /// Packets without room in the queue of a link or switch.
     pub overflowed: u64,
     /// Duplicates.
     pub duplicated: u64,
-    /// Packets that were corrupt.
+    /// Corrupt packets.
     pub corrupt: u64,
     /// Packets that others were allowed to overtake.
     pub reordered: u64,
@@ -64,20 +64,20 @@ enum Pending<P, T> {
     Hop(Delivery<P>, u32, Hop),
     Timer(T),
     Change(Change),
-    /// The switches know what has failed.
+    /// The switches react to failed parts.
     Reroute,
 }
 
 /// State of one direction between two nodes.
 #[derive(Debug, Default)]
 struct Lane {
-    /// When the link has sent what it was given.
+    /// Time when the link has sent all packets given to it.
     busy_until: Time,
-    /// When the last packet that must not be overtaken arrives.
+    /// Arrival time of the last packet that must not be overtaken.
     last_arrival: Time,
 }
 
-/// A network whose packets carry `P` and whose timers `T`.
+/// A network with packets of type `P` and timers of type `T`.
 #[derive(Debug)]
 pub struct Net<P, T> {
     now: Time,
@@ -94,7 +94,7 @@ pub struct Net<P, T> {
 }
 
 impl<P: Clone, T> Net<P, T> {
-    /// A network without nodes, all of whose links are like `link`, that draws from `seed`.
+    /// Makes a network without nodes. All its links behave like `link`, and its random choices come from `seed`.
     pub fn new(seed: u64, link: Link) -> Net<P, T> {
         Net {
             now: Time::ZERO,
@@ -111,13 +111,13 @@ impl<P: Clone, T> Net<P, T> {
         }
     }
 
-    /// A network whose nodes are joined by switches. Nothing is left to chance in it.
+    /// Makes a network whose nodes are joined by switches. Packets are not lost by chance.
     pub fn switched(seed: u64, fabric: Fabric) -> Net<P, T> {
         let switches = Some(Switches::new(fabric, seed));
         Net { switches, ..Net::new(seed, Link::perfect()) }
     }
 
-    /// Another node.
+    /// Adds a node.
     pub fn add_node(&mut self) -> NodeId {
         if let Some(switches) = &mut self.switches {
             switches.add_node();
@@ -126,45 +126,45 @@ impl<P: Clone, T> Net<P, T> {
         NodeId(self.nodes - 1)
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// A fingerprint of all that has happened.
+    /// Returns a fingerprint of all events so far.
     pub fn log(&self) -> Log {
         self.log
     }
 
-    /// Puts something of the user's into the log, with the time.
+    /// Adds words of the user to the log, with the time.
     pub fn note(&mut self, words: &[u64]) {
         self.log.record(&[0, self.now.nanos()]);
         self.log.record(words);
     }
 
-    /// What has become of packets.
+    /// Returns the counters of packets.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What the queues of switches have done; nothing, where there are none.
+    /// Returns the counters of the switches' queues; all zero without switches.
     pub fn queueing(&self) -> Queueing {
         self.switches.as_ref().map(Switches::queueing).unwrap_or_default()
     }
 
-    /// When everything that a node has sent so far has left it, where it sends to a switch: it may be past. A node that has
-    /// little memory for what it sends waits for that.
+    /// Returns the time when all packets that a node has sent so far have left it. The time may be past. A node with
+    /// little send memory waits for this time. Without switches, it is the present.
     pub fn sent_by(&self, node: NodeId) -> Time {
         self.switches.as_ref().map_or(self.now, |switches| switches.sent_by(node))
     }
 
-    /// Sets a timer, which goes off at that time, or now if that is past.
+    /// Sets a timer. It expires at the given time, or now if that time is past.
     pub fn set_timer(&mut self, at: Time, timer: T) {
         self.pending.push(at.max(self.now), Pending::Timer(timer));
     }
 
-    /// Has the network change at that time, or now if that is past: in any case as an event of
-    /// its own.
+    /// Schedules a change of the network at the given time, or now if that time is past. The change is always a
+    /// separate event.
     pub fn change(&mut self, at: Time, change: Change) {
         self.pending.push(at.max(self.now), Pending::Change(change));
     }
@@ -188,7 +188,7 @@ impl<P: Clone, T> Net<P, T> {
             self.counters.overflowed += 1;
             return;
         }
-        // A lost packet has occupied its link too.
+        // A lost packet has also occupied its link.
         lane.busy_until = lane.busy_until.max(self.now).after(link.occupied(bytes));
         if self.dice.chance(link.loss) {
             self.counters.lost += 1;
@@ -206,7 +206,7 @@ impl<P: Clone, T> Net<P, T> {
         }
     }
 
-    /// A packet goes on in the fabric, or is lost.
+    /// Moves a packet on in the fabric, or drops it.
     fn travel(&mut self, mut delivery: Delivery<P>, bytes: u32, fate: Fate) {
         match fate {
             Fate::Travels(at, hop, marked) => {
@@ -230,13 +230,13 @@ impl<P: Clone, T> Net<P, T> {
         lane.last_arrival
     }
 
-    /// When the next event is, if there is one.
+    /// Returns the time of the next event, if there is one.
     pub fn next_time(&self) -> Option<Time> {
         self.pending.next_time()
     }
 
-    /// The next event, whose time becomes the present. A packet that gets lost at its destination
-    /// is an event too ([`Event::Changed`]: nothing but time). What happens at switches is none.
+    /// Returns the next event, and advances the present to its time. A packet that gets lost at its destination is an
+    /// event too ([`Event::Changed`]). A packet's passage through a switch is not.
     pub fn step(&mut self) -> Option<Event<P, T>> {
         loop {
             let (at, pending) = self.pending.pop()?;
@@ -301,7 +301,7 @@ impl<P: Clone, T> Net<P, T> {
         }
     }
 
-    /// Part of the fabric fails or recovers, and its switches learn of it after a while.
+    /// Makes a part of the fabric fail or recover. The switches react after the time `reroute`.
     fn change_fabric(&mut self, change: impl FnOnce(&mut Switches)) {
         let Some(switches) = &mut self.switches else { return };
         change(switches);
@@ -309,13 +309,13 @@ impl<P: Clone, T> Net<P, T> {
         self.pending.push(at, Pending::Reroute);
     }
 
-    /// Lets time pass up to `to`, or to the next event if that is before.
+    /// Advances the present to `to`, or to the next event if that is earlier.
     pub fn pass(&mut self, to: Time) {
         let to = self.next_time().map_or(to, |next| next.min(to));
         self.now = self.now.max(to);
     }
 
-    /// Lets a while pass, as [`Net::pass`].
+    /// Advances the present by a duration, like [`Net::pass`].
     pub fn pass_for(&mut self, while_: Duration) {
         self.pass(self.now.after(while_));
     }

@@ -1,12 +1,12 @@
-//! Events to come, in the order of their times.
+//! Future events, in order of time.
 
 use crate::Time;
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A queue by time; what has the same time comes in the order in which it was put in.
+/// A queue in order of time. Entries with the same time keep their order of insertion.
 ///
-/// What is queued stays at its place while the heap puts small entries into order.
+/// The heap sorts small entries. The queued values themselves are not moved.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,

@@ -1,11 +1,11 @@
-//! What switches do to packets.
+//! Tests of switches.
 
 use core::time::Duration;
 use sovia_simnet::{Cable, Change, Event, Fabric, Net, NodeId, Part, Time};
 use std::collections::BTreeSet;
 
 const MICRO: u64 = 1_000;
-/// A megabyte per second: a byte takes a microsecond.
+/// A cable of 1 MB per second: a byte takes a microsecond.
 const CABLE: Cable = Cable {
     rate: 1_000_000,
     latency: Duration::from_micros(10),
@@ -21,7 +21,7 @@ fn star(nodes: u32) -> Numbers {
     net
 }
 
-/// Four leaves with so many nodes each.
+/// Makes four leaves with `leaf_nodes` nodes each.
 fn spines(spines: u32, leaf_nodes: u32) -> Numbers {
     let reroute = Duration::from_millis(5);
     let mut net =
@@ -30,7 +30,7 @@ fn spines(spines: u32, leaf_nodes: u32) -> Numbers {
     net
 }
 
-/// Everything that arrives: when in microseconds, what, and whether it is marked.
+/// Returns all arrivals: the time in microseconds, the payload, and the mark.
 fn arrivals(net: &mut Numbers) -> Vec<(u64, u32, bool)> {
     let mut all = Vec::new();
     while let Some(event) = net.step() {
@@ -49,7 +49,7 @@ fn at(micros: u64) -> Time {
 fn a_switch_takes_a_packet_whole_and_sends_it_on() {
     let mut net = star(3);
     net.send(NodeId(0), NodeId(1), 100, 7);
-    // Two cables, each of which is busy for 100 µs.
+    // The packet passes two cables, and occupies each for 100 µs.
     assert_eq!(arrivals(&mut net), [(220, 7, false)]);
 }
 
@@ -59,7 +59,7 @@ fn packets_of_several_nodes_share_the_cable_of_one() {
     net.send(NodeId(1), NodeId(0), 1_000, 1);
     net.send(NodeId(2), NodeId(0), 1_000, 2);
     assert_eq!(arrivals(&mut net), [(2_020, 1, false), (3_020, 2, false)]);
-    // The two directions of a cable do not.
+    // The two directions of a cable do not share their rate.
     let mut net = star(3);
     net.send(NodeId(1), NodeId(0), 1_000, 1);
     net.send(NodeId(0), NodeId(2), 1_000, 2);
@@ -71,7 +71,7 @@ fn a_queue_marks_above_its_limit_and_loses_what_it_has_no_room_for() {
     let mut net = star(9);
     (1..9).for_each(|n| net.send(NodeId(n), NodeId(0), 1_000, n));
     let came = arrivals(&mut net);
-    // Four fit, and the first two of them find 1,500 bytes at most.
+    // Four packets fit. When the first two of them arrive, the queue has at most 1,500 bytes.
     assert_eq!(came, [(2_020, 1, false), (3_020, 2, false), (4_020, 3, true), (5_020, 4, true)]);
     let (counters, queueing) = (net.counters(), net.queueing());
     assert_eq!((counters.sent, counters.arrived, counters.overflowed), (8, 4, 4));
@@ -99,11 +99,11 @@ fn packets_between_leaves_pass_a_spine_in_their_order() {
 
 #[test]
 fn pairs_of_nodes_are_spread_over_the_spines() {
-    // All nodes of a leaf send at once: by one spine they would arrive one after the other.
+    // All nodes of a leaf send at once. Over one spine their packets would arrive one after the other.
     let mut net = spines(4, 64);
     (0..64).for_each(|n| net.send(NodeId(n), NodeId(64 + n), 50, n));
     let last = arrivals(&mut net).last().unwrap().0;
-    // A spine has 16 of 64 packets if they are spread evenly.
+    // If packets are spread evenly, each spine has 16 of 64.
     let by_one = 3 * 60 + 64 * 50;
     assert!(last < by_one / 2, "{last} of {by_one} µs");
 }
@@ -126,7 +126,7 @@ fn a_cable_that_fails_loses_what_is_on_it_and_works_when_it_has_recovered() {
     assert_eq!(arrivals(&mut net).len(), 1);
 }
 
-/// A failure shorter than the time that a packet takes loses it as well.
+/// A failure that is shorter than a packet's flight also loses the packet.
 #[test]
 fn a_packet_does_not_outlive_the_failure_of_its_cable() {
     let mut net = star(2);
@@ -148,7 +148,7 @@ fn leaves_avoid_a_spine_some_time_after_it_has_failed() {
     let before = net.now();
     net.change(before, Change::Fail(Part::Spine(0)));
     net.step();
-    // Those that are sent before the leaves know are lost, if they go by that spine.
+    // Packets over this spine are lost until the leaves react.
     pairs.iter().for_each(|&(from, to)| net.send(from, to, 10, from.0));
     let came: BTreeSet<_> = arrivals(&mut net).into_iter().map(|(_, n, _)| n).collect();
     assert!(!came.is_empty() && came.len() < pairs.len(), "{} came", came.len());

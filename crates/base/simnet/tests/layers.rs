@@ -1,4 +1,4 @@
-//! A network in software, from its parts up.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =

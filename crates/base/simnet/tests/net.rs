@@ -1,4 +1,4 @@
-//! What the network does to packets, and that it does the same again.
+//! Tests of the network's faults, and of its determinism.
 
 use core::time::Duration;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn pair(seed: u64, link: Link) -> (Numbers, NodeId, NodeId) {
     (net, a, b)
 }
 
-/// Everything that arrives, with its time in nanoseconds.
+/// Returns all arrivals: the time in nanoseconds, the payload, and whether it is corrupt.
 fn arrivals(net: &mut Numbers) -> Vec<(u64, u32, bool)> {
     let mut all = Vec::new();
     while let Some(event) = net.step() {
@@ -52,7 +52,7 @@ fn a_packet_that_finds_a_full_queue_is_lost() {
     (0..4).for_each(|i| net.send(a, b, 1_000, i));
     net.send(a, b, 500, 4);
     assert_eq!(net.counters().overflowed, 2);
-    // The first has left its room when a millisecond has passed.
+    // After a millisecond the first packet has left the queue.
     while net.now().nanos() < 1_010 * MICRO {
         net.step();
     }
@@ -113,7 +113,7 @@ fn a_partition_begins_and_ends_in_time() {
         }
     }
     heard.sort_unstable();
-    // What is on its way when the partition comes is lost, and what is sent during it.
+    // Packets in flight when the partition begins are lost, and so are packets sent during the partition.
     assert_eq!(heard, [50, 250, 1_050, 1_095, 1_150, 1_195, 1_250]);
     assert_eq!(net.counters().cut, 3);
 }
@@ -151,7 +151,7 @@ fn time_passes_without_events_and_not_beyond_one() {
 }
 
 proptest! {
-    /// The same seed, the same story; time never goes back; nothing arrives that was not sent.
+    /// The same seed gives the same events, time never goes back, and only sent packets arrive.
     #[test]
     fn the_same_again(seed: u64, probability in 0.0..0.5, sizes in prop::collection::vec(1u32..9000, 1..60)) {
         let run = |seed| {

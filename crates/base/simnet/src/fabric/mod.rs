@@ -1,8 +1,8 @@
-//! Networks with switches: what they are made of, and what becomes of a packet on its way through one.
+//! Networks with switches: their parts, and the path of a packet through them.
 //!
-//! - `plan`: what a fabric is like, as its user says it;
-//! - `port`: one direction of a cable, with the queue of packets that wait for it;
-//! - `switches`: all ports of a fabric, the way of a packet from port to port, and what has failed.
+//! - `plan`: the description of a fabric;
+//! - `port`: one direction of a cable, with its queue of waiting packets;
+//! - `switches`: all ports of a fabric, a packet's path from port to port, and failed parts.
 
 mod plan;
 mod port;

@@ -1,61 +1,62 @@
-//! What a fabric is like.
+//! Description of a fabric.
 
 use crate::node::NodeId;
 use core::time::Duration;
 
-/// A cable between two devices, the same in both directions, and the queue that each switch has before its end.
+/// A cable between two devices, equal in both directions, and the queue that each switch has for its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cable {
-    /// Bytes per second; at least one.
+    /// Bytes per second, at least 1.
     pub rate: u64,
-    /// How long the last bit of a packet takes from one end to the other.
+    /// Time that the last bit of a packet takes from one end to the other.
     pub latency: Duration,
-    /// Bytes of packets that a switch keeps for the cable. A packet for which there is no room is lost.
+    /// Size of a switch's queue for the cable, in bytes of packets. A packet without room is lost.
     pub queue: u64,
-    /// A packet that meets more bytes than that in the queue is marked (ECN CE). `None`: none ever is.
+    /// A packet is marked (ECN CE) if the queue has more bytes than this when it arrives. With `None` no packet is
+    /// marked.
     pub mark_above: Option<u64>,
 }
 
-/// Nodes at leaf switches, and the leaf switches at spine switches.
+/// A fabric of nodes at leaf switches, and leaf switches at spine switches.
 ///
-/// A packet between nodes of one leaf passes that leaf alone, any other one spine as well. Which spine follows from the
-/// two nodes and the seed of the network, so that the packets from one node to another stay in their order.
+/// A packet between nodes of one leaf passes only this leaf. Any other packet passes a spine as well. The two nodes and
+/// the network's seed decide the spine. So packets from one node to another keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fabric {
-    /// Nodes of one leaf switch; at least one. The first so many nodes are those of the first leaf, and so on.
+    /// Number of nodes at a leaf switch, at least 1. The first nodes belong to the first leaf, and so on.
     pub leaf_nodes: u32,
-    /// Spine switches, each with a cable to each leaf. Without one, leaves do not reach each other.
+    /// Number of spine switches, each with a cable to each leaf. Without spines, leaves cannot reach each other.
     pub spines: u32,
-    /// What joins a node to its leaf.
+    /// Cable between a node and its leaf.
     pub access: Cable,
-    /// What joins a leaf to a spine.
+    /// Cable between a leaf and a spine.
     pub trunk: Cable,
-    /// How long after a failure or a recovery of a trunk the leaves choose their spines by it. Until then, packets are
-    /// sent into a cable that has failed, and are lost.
+    /// Time after which the leaves react to the failure or recovery of a trunk. Until then they send packets into the
+    /// failed cable, and the packets are lost.
     pub reroute: Duration,
 }
 
 impl Fabric {
-    /// One switch with all nodes.
+    /// Makes a fabric of one switch with all nodes.
     pub const fn star(access: Cable) -> Fabric {
         Fabric { leaf_nodes: u32::MAX, spines: 0, access, trunk: access, reroute: Duration::ZERO }
     }
 }
 
-/// What can fail in a fabric.
+/// A part of a fabric that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// The cable of a node, or the node itself: to the others that is the same.
+    /// The cable of a node, or the node itself: other nodes cannot tell the difference.
     Access(NodeId),
-    /// The cable between the leaf and the spine of those numbers.
+    /// The cable between a leaf and a spine.
     Trunk {
-        /// The leaf.
+        /// Number of the leaf.
         leaf: u32,
-        /// The spine.
+        /// Number of the spine.
         spine: u32,
     },
-    /// The leaf switch of that number, with all of its cables.
+    /// The leaf switch with this number, with all its cables.
     Leaf(u32),
-    /// The spine switch of that number, with all of its cables.
+    /// The spine switch with this number, with all its cables.
     Spine(u32),
 }

@@ -1,7 +1,7 @@
-//! One direction of a cable, and what waits for it.
+//! One direction of a cable, with its queue.
 //!
-//! The queue is first in, first out, and its cable is never idle while something waits. So the moment at which the cable
-//! will be free says all about the queue: no packet is kept here, and none has to be taken out.
+//! The queue is first in, first out, and the cable is never idle while a packet waits. So the time at which the cable
+//! becomes free describes the whole queue. The port stores no packets and removes none.
 
 use super::plan::Cable;
 use crate::Time;
@@ -9,33 +9,33 @@ use core::time::Duration;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// What queues of switches have done so far.
+/// Counters of the switches' queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Queueing {
-    /// Packets that found no room.
+    /// Packets without room in a queue.
     pub overflowed: u64,
     /// Packets that were marked.
     pub marked: u64,
-    /// The most bytes that have waited in one queue, the packet that is being sent included.
+    /// Largest number of bytes in one queue, including the packet that is being sent.
     pub most_bytes: u64,
 }
 
-/// A port.
+/// One direction of a cable.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Port {
-    /// When everything that waits has been sent.
+    /// Time when all waiting packets have been sent.
     free_at: Time,
-    /// How often the cable has failed. What was in the queue or on the cable then is lost.
+    /// Number of failures of the cable. A failure loses the packets in the queue and on the cable.
     failures: u32,
 }
 
-/// A packet that a port has taken.
+/// A packet that a port has accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// When it is at the other end.
+    /// Arrival time at the other end.
     pub(super) at: Time,
     pub(super) is_marked: bool,
-    /// To be compared with [`Port::failures`] when it is there.
+    /// Value of [`Port::failures`] at the sending. If the port has another value on arrival, the packet is lost.
     pub(super) failures: u32,
 }
 
@@ -53,13 +53,13 @@ impl Port {
         self.free_at = now;
     }
 
-    /// Bytes that are still to be sent.
+    /// Returns the number of bytes that wait to be sent.
     fn waiting(&self, cable: &Cable, now: Time) -> u64 {
         let bytes = self.free_at.since(now).as_nanos() * u128::from(cable.rate) / SECOND;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// A node sends a packet: it has memory for all that it sends.
+    /// Sends a packet from a node, which has memory for all its packets.
     pub(super) fn send(&mut self, cable: &Cable, bytes: u32, now: Time) -> Sent {
         let nanos = (u128::from(bytes) * SECOND).div_ceil(u128::from(cable.rate.max(1)));
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -68,7 +68,7 @@ impl Port {
         Sent { at, is_marked: false, failures }
     }
 
-    /// A switch sends a packet, if the queue has room for it.
+    /// Sends a packet from a switch, if the queue has room.
     pub(super) fn offer(
         &mut self,
         cable: &Cable,

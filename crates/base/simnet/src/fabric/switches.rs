@@ -1,4 +1,4 @@
-//! All ports of a fabric, and the way of a packet from one to the next.
+//! All ports of a fabric, and the path of a packet from port to port.
 
 use super::plan::{Fabric, Part};
 use super::port::{Port, Queueing, Sent};
@@ -6,7 +6,7 @@ use crate::Time;
 use crate::node::NodeId;
 use std::collections::BTreeSet;
 
-/// Where a packet is when it has passed a cable, and the cable.
+/// Place of a packet after it has passed a cable, and the state of the cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hop {
     place: Place,
@@ -15,26 +15,26 @@ pub(crate) struct Hop {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// At the leaf of the node that has sent it.
+    /// The leaf of the sending node.
     FirstLeaf,
-    /// At that spine.
+    /// The spine with this number.
     Spine(u32),
-    /// At the leaf of the node that it is for, from that spine.
+    /// The leaf of the receiving node, reached from the spine with this number.
     LastLeaf(u32),
-    /// At the node that it is for.
+    /// The receiving node.
     Node,
 }
 
-/// What becomes of a packet next.
+/// Next step of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is at its destination.
+    /// The packet has arrived.
     Arrived,
-    /// It is at another place then, and may have been marked.
+    /// The packet is at another place at this time; true if a switch has marked it.
     Travels(Time, Hop, bool),
     /// A queue was full.
     Overflowed,
-    /// A cable or a switch on its way has failed, or no way is left.
+    /// A cable or switch on the path has failed, or there is no path.
     Cut,
 }
 
@@ -50,12 +50,12 @@ struct Trunk {
 pub(crate) struct Switches {
     fabric: Fabric,
     seed: u64,
-    /// From each node, and to each node.
+    /// Ports from each node and to each node.
     from: Vec<Port>,
     to: Vec<Port>,
-    /// Those of the first leaf to each spine, of the second, and so on.
+    /// Trunks of the first leaf to each spine, then of the second leaf, and so on.
     trunks: Vec<Trunk>,
-    /// What has failed, and what leaves take for failed when they choose a spine.
+    /// Failed parts, and the parts that leaves avoid when they choose a spine.
     failed: BTreeSet<Part>,
     avoided: BTreeSet<Part>,
     queueing: Queueing,
@@ -99,7 +99,7 @@ impl Switches {
         leaf as usize * self.fabric.spines as usize + spine as usize
     }
 
-    /// When everything that a node has sent is on its cable.
+    /// Returns the time when all packets sent by a node have left it.
     pub(crate) fn sent_by(&self, node: NodeId) -> Time {
         self.from[node.0 as usize].free_at()
     }
@@ -114,7 +114,7 @@ impl Switches {
         failed.is_empty() || !parts.iter().any(|part| failed.contains(part))
     }
 
-    /// A node sends a packet.
+    /// Sends a packet from a node.
     pub(crate) fn send(&mut self, from: NodeId, bytes: u32, now: Time) -> Fate {
         if !self.access_works(from) {
             return Fate::Cut;
@@ -123,7 +123,7 @@ impl Switches {
         travels(sent, Place::FirstLeaf)
     }
 
-    /// A packet has passed a cable.
+    /// Handles a packet that has passed a cable.
     pub(crate) fn passed(
         &mut self,
         hop: Hop,
@@ -157,7 +157,7 @@ impl Switches {
         sent.map_or(Fate::Overflowed, |sent| travels(sent, next))
     }
 
-    /// The port that leads to a place.
+    /// Returns the port to a place.
     fn port(&mut self, place: Place, from: NodeId, to: NodeId) -> &mut Port {
         match place {
             Place::FirstLeaf => &mut self.from[from.0 as usize],
@@ -177,8 +177,8 @@ impl Switches {
         self.port(place, from, to).failures()
     }
 
-    /// The spine by which packets go from one node to another: of those that both leaves take for working, the one with
-    /// the highest hash, so that a spine that fails moves no pair of nodes but its own.
+    /// Returns the spine for packets from one node to another. Among the spines that both leaves believe to work, it is
+    /// the one with the highest hash. So the failure of a spine changes only the paths through this spine.
     fn spine(&self, from: NodeId, to: NodeId) -> Option<u32> {
         let (first, last) = (self.leaf(from), self.leaf(to));
         let works = |spine: &u32| {
@@ -189,7 +189,7 @@ impl Switches {
         (0..self.fabric.spines).filter(works).max_by_key(rank)
     }
 
-    /// A part fails.
+    /// Makes a part fail.
     pub(crate) fn fail(&mut self, part: Part, now: Time) {
         if !self.failed.insert(part) {
             return;
@@ -211,12 +211,12 @@ impl Switches {
         }
     }
 
-    /// A part works again.
+    /// Makes a part work again.
     pub(crate) fn recover(&mut self, part: Part) {
         self.failed.remove(&part);
     }
 
-    /// The leaves know what has failed.
+    /// Makes the leaves avoid the parts that have failed by now.
     pub(crate) fn reroute(&mut self) {
         self.avoided.clone_from(&self.failed);
     }
@@ -226,11 +226,11 @@ fn travels(Sent { at, is_marked, failures }: Sent, place: Place) -> Fate {
     Fate::Travels(at, Hop { place, failures }, is_marked)
 }
 
-/// A hash of a pair of nodes, a spine and the seed.
+/// Returns a hash of a pair of nodes, a spine and the seed.
 fn mixed(seed: u64, from: NodeId, to: NodeId, spine: u32) -> u64 {
     let pair = u64::from(from.0) << 32 | u64::from(to.0);
     [pair, u64::from(spine)].iter().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, &word| {
-        // The finishing steps of SplitMix64.
+        // The finalizer of SplitMix64.
         let hash = (hash ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
         let hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
