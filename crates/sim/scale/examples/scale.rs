@@ -1,5 +1,5 @@
-//! Plays the catalogue's scenarios and prints what came of them: `small`, `large`, `vis`, or those whose names contain a
-//! word. The variable SEED chooses another seed.
+//! Runs scenarios of the catalogue and prints their outcomes: `small`, `large`, `vis`, or those whose names contain a
+//! word. The variable SEED sets another seed.
 
 use sovia_scale::{Scenario, heading, large, line, run, run_vis, small, vi_heading, vi_line, vis};
 

@@ -1,33 +1,35 @@
-//! The scenarios that the project keeps figures of.
+//! Scenarios whose figures the project stores.
 
 use crate::scenario::{Death, Fault, Scenario, Traffic};
 use core::time::Duration;
 use sovia_link::stream::{Control, Timing};
 use sovia_simnet::{Cable, Change, Fabric, NodeId, Part};
 
-/// 10 Gbit/s, one microsecond with the switch behind it, and a switch of the plain kind: 256 KB for each port.
+/// Cable of 10 Gbit/s with a latency of 1 µs, including its switch. The switch is a simple one, with 256 KB for each
+/// port.
 const ACCESS: Cable = Cable {
     rate: 1_250_000_000,
     latency: Duration::from_micros(1),
     queue: 256 << 10,
     mark_above: Some(64 << 10),
 };
-/// 40 Gbit/s.
+/// Cable of 40 Gbit/s.
 const TRUNK: Cable = Cable { rate: 5_000_000_000, ..ACCESS };
-/// What NICs in software on an Ethernet take: a peer that is silent for a quarter of a minute is given up.
+/// Timing of NICs in software on Ethernet. A peer counts as lost after a quarter of a minute of silence.
 const TIMING: Timing =
     Timing { first: Duration::from_millis(1), longest: Duration::from_secs(1), tries: Some(24) };
 const WINDOW: usize = 512;
 const BBR: Control = Control::Bbr;
 const KB: u32 = 1 << 10;
 
-/// Leaves of so many nodes, and spines with half, or a fourth, of what the nodes of a leaf can send.
+/// Makes a fabric of leaves with `leaf_nodes` nodes. The spines carry half, or a quarter, of what a leaf's nodes can
+/// send.
 const fn leaf_spine(leaf_nodes: u32, spines: u32) -> Fabric {
     let reroute = Duration::from_millis(5);
     Fabric { leaf_nodes, spines, access: ACCESS, trunk: TRUNK, reroute }
 }
 
-/// Two to one, with 16 nodes at a leaf; four to one, with 64.
+/// Fabrics with an oversubscription of 2:1 with 16 nodes at a leaf, and of 4:1 with 64.
 const TWO_TO_ONE: Fabric = leaf_spine(16, 2);
 const FOUR_TO_ONE: Fabric = leaf_spine(64, 4);
 const STAR: Fabric = Fabric::star(ACCESS);
@@ -73,7 +75,7 @@ impl Scenario {
     }
 }
 
-/// Each scenario with the window alone, and with congestion control.
+/// Returns each scenario twice: with only the window, and with congestion control.
 fn both(scenarios: Vec<Scenario>) -> Vec<Scenario> {
     let variants = |scenario: Scenario| {
         let fixed = Scenario { name: format!("{}, fixed", scenario.name), ..scenario.clone() };
@@ -83,7 +85,7 @@ fn both(scenarios: Vec<Scenario>) -> Vec<Scenario> {
     scenarios.into_iter().flat_map(variants).collect()
 }
 
-/// Those that run within seconds, and which every change is compared by.
+/// Returns the scenarios that take seconds. Every change is compared by them.
 pub fn small() -> Vec<Scenario> {
     let trunk = Part::Trunk { leaf: 1, spine: 0 };
     let access = Part::Access(NodeId(5));
@@ -109,7 +111,7 @@ pub fn small() -> Vec<Scenario> {
     ])
 }
 
-/// Those that take longer.
+/// Returns the scenarios that take longer.
 pub fn large() -> Vec<Scenario> {
     let hot = |senders| {
         scenario(
@@ -144,7 +146,7 @@ pub fn large() -> Vec<Scenario> {
     ])
 }
 
-/// Those that whole NICs play, with a VI at each end of each flow.
+/// Returns the scenarios for whole NICs, with a VI at each end of each flow.
 pub fn vis() -> Vec<Scenario> {
     let access = Part::Access(NodeId(5));
     let all_to_all = |name| scenario(name, 16, STAR, Traffic::AllToAll).messages(4, 16 * KB);

@@ -1,14 +1,15 @@
-//! Many nodes on a simulated network of switches, to study what the protocol does where no machine room is at hand.
+//! Many nodes on a simulated network of switches, to study the protocol without a cluster.
 //!
-//! A [`Scenario`] says who sends what to whom over which network, and what fails when; [`run`] plays it, and its
-//! [`Outcome`] has the goodput, the latency of messages, what became of frames, and the memory that the ends took. The ends
-//! are those of `sovia-link`: streams with their acknowledgements, their search for losses and their congestion control, and
-//! messages in parts, whose bytes are compared at the receiver. The network is `sovia-simnet`'s: cables, and switches whose
-//! queues overflow. Time is virtual, chance comes from a seed, and all figures are integers, so that a scenario has the same
-//! outcome on every machine until the protocol changes.
+//! A [`Scenario`] describes traffic, network and failures, and [`run`] simulates it. An [`Outcome`] has goodput, the
+//! latency of messages, counters of frames, and the memory of the ends. The ends are those of `sovia-link`: streams
+//! with acknowledgements, loss detection and congestion control. Messages travel in parts, and the receiver compares
+//! their bytes. The network is that of `sovia-simnet`: cables, and switches with finite queues. Time is virtual, random
+//! choices come from a seed, and all figures are integers. So a scenario has the same outcome on every machine until
+//! the protocol changes.
 //!
-//! - `scenario`, `traffic`: what is to happen; `catalogue`: the scenarios that the project keeps figures of;
-//! - `model`: ends, nodes and the network as they run; `vis`: the same over whole NICs; `outcome`: what came of it; `table`: that as text.
+//! - `scenario`, `traffic`: the description of a run; `catalogue`: the scenarios whose figures the project stores;
+//! - `model`: running ends, nodes and network; `vis`: scenarios over whole NICs; `outcome`: the outcome; `table`: the
+//!   outcome as text.
 
 #![forbid(unsafe_code)]
 

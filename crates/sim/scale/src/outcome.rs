@@ -1,107 +1,107 @@
-//! What came of a scenario. Shares are in thousandths, so that no figure depends on how a machine rounds.
+//! Outcome of a scenario. Shares are in thousandths, so that no figure depends on a machine's rounding.
 
 use core::time::Duration;
 
-/// What came of a scenario.
+/// Outcome of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// From the beginning to the last message that arrived.
+    /// Time from the beginning to the arrival of the last message.
     pub took: Duration,
-    /// The least that the network could have taken for the bytes that have arrived, in thousandths of what it took: the
-    /// share of its rate that the busiest cable had of them.
+    /// Shortest possible time for the bytes that have arrived, in thousandths of the time taken. This is the busiest
+    /// cable's share of useful bytes.
     pub goodput: u32,
-    /// The same until nine tenths of the bytes had arrived: without what waited longest.
+    /// Goodput until nine tenths of the bytes had arrived, so without the messages that waited longest.
     pub bulk: u32,
-    /// Jain's index of how much of each flow had arrived when half of all bytes had, in thousandths: 1000 if of each the
-    /// same.
+    /// Jain's index of the flows' progress when half of all bytes had arrived, in thousandths. 1000 means equal
+    /// progress.
     pub fairness: u32,
-    /// How long messages took.
+    /// Latency of messages.
     pub latency: Latency,
-    /// Messages that arrived, and how many there were to be.
+    /// Number of messages that arrived.
     pub arrived: u64,
-    /// How many there were to be.
+    /// Number of messages sent in total.
     pub messages: u64,
-    /// What has become of frames.
+    /// Counters of frames.
     pub frames: Frames,
-    /// Ends that gave their peer up.
+    /// Number of ends that gave up their peer.
     pub given_up: u32,
-    /// Flows that were neither done nor given up, though nothing was on its way any more.
+    /// Number of flows that were neither complete nor given up when no event was left.
     pub stuck: u32,
-    /// What ends and nodes kept.
+    /// Memory of ends and nodes.
     pub state: State,
 }
 
-/// What came of a scenario over NICs and their VIs.
+/// Outcome of a scenario over NICs and VIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViOutcome {
-    /// As [`Outcome::goodput`].
+    /// Like [`Outcome::goodput`].
     pub goodput: u32,
-    /// How long messages took, from the post of the send until the receiver has seen its completion.
+    /// Latency of messages, from the post of the send until the receiver has seen its completion.
     pub latency: Latency,
-    /// Messages that arrived.
+    /// Number of messages that arrived.
     pub arrived: u64,
-    /// How many there were to be.
+    /// Number of messages sent in total.
     pub messages: u64,
-    /// Frames that were sent.
+    /// Number of frames sent.
     pub frames: u64,
-    /// Those that a switch had no room for.
+    /// Number of frames without room in a switch.
     pub overflowed: u64,
-    /// Those that were lost because something had failed.
+    /// Number of frames lost because a part had failed.
     pub cut: u64,
-    /// VIs that are in error because their peer does not answer.
+    /// Number of VIs in error because their peer does not answer.
     pub peer_died: u32,
-    /// VIs that are in error for any other reason.
+    /// Number of VIs in error for any other reason.
     pub broken_otherwise: u32,
-    /// Flows all of whose messages were sent and acknowledged.
+    /// Number of flows whose messages were all sent and acknowledged.
     pub done: u32,
-    /// All VIs.
+    /// Number of VIs.
     pub vis: u32,
-    /// All NICs.
+    /// Number of NICs.
     pub nics: u32,
 }
 
-/// How long messages took, from the call that sends one until all of it is there; in nanoseconds.
+/// Latency of messages in nanoseconds, from the sending call until the whole message has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latency {
-    /// Of a hundred messages, 50 took no longer.
+    /// 50th percentile.
     pub p50: u64,
-    /// 99 of a hundred.
+    /// 99th percentile.
     pub p99: u64,
-    /// 999 of a thousand.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// Largest latency.
     pub longest: u64,
 }
 
-/// What has become of frames.
+/// Counters of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Frames {
-    /// All that were sent, acknowledgements included.
+    /// Frames sent, including acknowledgements.
     pub sent: u64,
-    /// Those that carried what had been sent before.
+    /// Frames that repeat items sent before.
     pub again: u64,
-    /// Of these, how many were sent again though nothing had been lost, as far as senders know.
+    /// Repeated frames that were unnecessary, because nothing had been lost as far as senders know.
     pub mistaken: u64,
-    /// Those that a switch had no room for.
+    /// Frames without room in a switch.
     pub overflowed: u64,
-    /// Those that were lost because something had failed.
+    /// Frames lost because a part had failed.
     pub cut: u64,
-    /// Those that a switch marked.
+    /// Frames that a switch marked.
     pub marked: u64,
-    /// How often an end heard nothing for so long that it sent the oldest frame again.
+    /// Number of time-outs: an end got no answer and sent its oldest frame again.
     pub timeouts: u64,
-    /// The most bytes in one queue of a switch.
+    /// Largest number of bytes in one queue of a switch.
     pub queued: u64,
 }
 
-/// The most bytes of memory that an end and a node had at a time, bytes of messages not counted.
+/// Largest memory of an end and of a node at a time in bytes, without the bytes of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
     /// One end of a stream.
     pub end: u64,
-    /// All ends of the node that had the most.
+    /// All ends of the node with the most memory.
     pub node: u64,
-    /// The same when all is over, and every end idle.
+    /// All ends of the node with the most memory, when the run is over and every end is idle.
     pub idle_node: u64,
 }
 
@@ -116,7 +116,7 @@ impl Latency {
     }
 }
 
-/// Jain's index of numbers, in thousandths.
+/// Returns Jain's index of some numbers, in thousandths.
 pub(crate) fn fairness(rates: &[u64]) -> u32 {
     let sum: u128 = rates.iter().map(|&rate| u128::from(rate)).sum();
     let squares: u128 = rates.iter().map(|&rate| u128::from(rate).pow(2)).sum();
@@ -124,7 +124,7 @@ pub(crate) fn fairness(rates: &[u64]) -> u32 {
     index.map_or(0, |index| index as u32)
 }
 
-/// A part of a whole, in thousandths.
+/// Returns `part` of `whole` in thousandths.
 pub(crate) fn thousandths(part: Duration, whole: Duration) -> u32 {
     let share = (part.as_nanos() * 1000).checked_div(whole.as_nanos());
     share.map_or(0, |share| u32::try_from(share).unwrap_or(u32::MAX))
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn fairness_is_one_for_equal_rates_and_less_for_others() {
         assert_eq!(fairness(&[5; 9]), 1000);
-        // One of ten has everything.
+        // One flow of ten has all bytes.
         assert_eq!(fairness(&[9, 0, 0, 0, 0, 0, 0, 0, 0, 0]), 100);
         assert_eq!((fairness(&[1, 3]), fairness(&[])), (800, 0));
     }

@@ -1,67 +1,67 @@
-//! What is to happen.
+//! Description of a run.
 
 use core::time::Duration;
 use sovia_link::stream::{Control, Timing};
 use sovia_simnet::{Change, Fabric, NodeId};
 
-/// Which nodes send to which.
+/// Pattern of senders and receivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
-    /// Each node to each other one.
+    /// Each node sends to each other one.
     AllToAll,
-    /// Each node to one other, and from one other.
+    /// Each node sends to one node and receives from one node.
     Permutation,
-    /// So many nodes to the first one.
+    /// This number of nodes send to the first one.
     Incast(u32),
-    /// As a permutation, and so many nodes send to the first one as well.
+    /// Each node sends as in a permutation, and this number of nodes also send to the first one.
     HotSpot(u32),
 }
 
-/// A change of the network in the middle of a run.
+/// A change of the network during a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// After how long.
+    /// Time since the beginning.
     pub after: Duration,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
-/// A node that dies in the middle of a run, with all that it knew.
+/// A node's death during a run, with the loss of its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Death {
-    /// After how long.
+    /// Time since the beginning.
     pub after: Duration,
     /// The node.
     pub node: NodeId,
 }
 
-/// All of it.
+/// A scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub nodes: u32,
-    /// What joins them.
+    /// Network between the nodes.
     pub fabric: Fabric,
-    /// Which nodes send to which.
+    /// Pattern of senders and receivers.
     pub traffic: Traffic,
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub message: u32,
-    /// Messages from a node to another.
+    /// Number of messages in each flow.
     pub messages: u32,
-    /// Messages from a node to another that are under way at a time.
+    /// Largest number of a flow's messages in progress at a time.
     pub depth: u32,
-    /// Frames of a stream that may be on their way.
+    /// Largest number of unacknowledged frames of a stream.
     pub window: usize,
-    /// What else limits a stream.
+    /// Congestion control.
     pub control: Control,
-    /// When something is sent again, and when the other end is given up.
+    /// Timing of retransmissions and of giving up the peer.
     pub timing: Timing,
-    /// What changes meanwhile.
+    /// Changes of the network during the run.
     pub faults: Vec<Fault>,
-    /// Nodes that die meanwhile.
+    /// Nodes that die during the run.
     pub deaths: Vec<Death>,
-    /// Where chance comes from.
+    /// Seed of all random choices.
     pub seed: u64,
 }

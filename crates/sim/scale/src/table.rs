@@ -3,7 +3,7 @@
 use crate::{Outcome, Scenario, ViOutcome};
 use core::fmt::Write;
 
-/// Name and width of each column, the first one's aside.
+/// Name and width of each column, except the first one.
 const COLUMNS: &[(&str, usize)] = &[
     ("goodput", 8),
     ("bulk", 6),
@@ -32,7 +32,7 @@ const COLUMNS: &[(&str, usize)] = &[
 /// Width of the first column.
 const NAME: usize = 34;
 
-/// As [`COLUMNS`], for scenarios over NICs.
+/// Like [`COLUMNS`], for scenarios over NICs.
 const VI_COLUMNS: &[(&str, usize)] = &[
     ("goodput", 8),
     ("p50", 10),
@@ -67,17 +67,17 @@ fn micros(nanos: u64) -> String {
     format!("{}.{}", nanos / 1000, nanos / 100 % 10)
 }
 
-/// The names of the columns.
+/// Returns the header line.
 pub fn heading() -> String {
     row("scenario", COLUMNS.iter().map(|(name, _)| *name), COLUMNS)
 }
 
-/// The names of the columns for scenarios over NICs.
+/// Returns the header line for scenarios over NICs.
 pub fn vi_heading() -> String {
     row("scenario", VI_COLUMNS.iter().map(|(name, _)| *name), VI_COLUMNS)
 }
 
-/// What came of a scenario.
+/// Returns the line of a scenario's outcome.
 pub fn line(scenario: &Scenario, outcome: &Outcome) -> String {
     let Outcome { latency, frames, state, .. } = outcome;
     let cells = [
@@ -107,7 +107,7 @@ pub fn line(scenario: &Scenario, outcome: &Outcome) -> String {
     row(&scenario.name, cells.iter().map(String::as_str), COLUMNS)
 }
 
-/// What came of a scenario over NICs.
+/// Returns the line of a scenario's outcome over NICs.
 pub fn vi_line(scenario: &Scenario, outcome: &ViOutcome) -> String {
     let latency = outcome.latency;
     let cells = [

@@ -1,4 +1,4 @@
-//! Pairs of nodes of which the first sends to the second, and how long the network needs for that at least.
+//! Pairs of sender and receiver, and the shortest time that the network needs for their bytes.
 
 use crate::{Scenario, Traffic};
 use core::time::Duration;
@@ -7,7 +7,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sovia_simnet::Fabric;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every pair of nodes of which the first sends to the second, in order and once.
+/// Returns every pair of sender and receiver once, in order.
 pub(crate) fn flows(scenario: &Scenario) -> Vec<(u32, u32)> {
     let nodes = scenario.nodes;
     let pairs: BTreeSet<(u32, u32)> = match scenario.traffic {
@@ -24,7 +24,7 @@ pub(crate) fn flows(scenario: &Scenario) -> Vec<(u32, u32)> {
     pairs.into_iter().filter(|&(from, to)| from != to && from.max(to) < nodes).collect()
 }
 
-/// A permutation of all nodes that is one cycle, so that no node sends to itself.
+/// Returns a permutation of all nodes that is one cycle, so that no node sends to itself.
 fn permutation(nodes: u32, seed: u64) -> BTreeSet<(u32, u32)> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut order: Vec<u32> = (0..nodes).collect();
@@ -35,8 +35,8 @@ fn permutation(nodes: u32, seed: u64) -> BTreeSet<(u32, u32)> {
     (0..order.len()).map(|i| (order[i], order[(i + 1) % order.len()])).collect()
 }
 
-/// How long the network needs at least for so many bytes from nodes to nodes: on the cable, or the cables between a leaf and
-/// the spines, with the most of them.
+/// Returns the shortest time that the network needs for the given flows. The bottleneck is the busiest node's cable, or
+/// the busiest leaf's cables to the spines.
 pub(crate) fn bound(fabric: &Fabric, flows: &[(u32, u32, u64)]) -> Duration {
     let leaf = |node: u32| node / fabric.leaf_nodes.max(1);
     let mut loads: BTreeMap<(bool, bool, u32), u128> = BTreeMap::new();
@@ -88,7 +88,7 @@ mod tests {
         let flows: Vec<_> = (1..9).map(|from| (from, 0, 10_000)).collect();
         fabric.access.rate = 1_000_000;
         assert_eq!(bound(&fabric, &flows), Duration::from_millis(80));
-        // The same, but through one trunk that is ten times as slow.
+        // The flows pass one trunk that is ten times as slow.
         fabric.leaf_nodes = 1;
         fabric.spines = 1;
         fabric.trunk.rate = 100_000;

@@ -1,7 +1,7 @@
-//! Scenarios over whole NICs: VIs with descriptors, completion queues and connections, as programs for VIA use them.
+//! Scenarios over whole NICs: VIs with descriptors, completion queues and connections, as VIA programs use them.
 //!
-//! Each flow is a connection of its own between two VIs. All of a program's receives are posted before the first send, and
-//! it looks at its NIC's completion queue once a microsecond.
+//! Each flow is a connection between two VIs of its own. A program posts all its receives before the first send. It
+//! polls its NIC's completion queue once a microsecond.
 
 use crate::outcome::{Latency, ViOutcome, thousandths};
 use crate::scenario::Scenario;
@@ -15,7 +15,7 @@ use via::{
 };
 use via_sim::{Change, Config, Network, Part, SimCq, SimNic, SimVi, Time};
 
-/// Bytes of a message that a frame carries, and those from one descriptor to the next.
+/// Number of message bytes in a frame, and the distance between descriptors.
 const MTU: u32 = 1444;
 const DESCRIPTOR: usize = 128;
 const LOOK: Duration = Duration::from_micros(1);
@@ -27,7 +27,7 @@ const ATTRIBUTES: ViAttributes = ViAttributes {
     enable_rdma_read: false,
 };
 
-/// A VI, and memory with one descriptor and one buffer for each message.
+/// A VI, and memory with a descriptor and a buffer for each message.
 struct End {
     node: u32,
     vi: SimVi,
@@ -35,12 +35,12 @@ struct End {
     handle: MemHandle,
     messages: usize,
     message: usize,
-    /// Messages that were posted, and those that are done: all sends or all receives.
+    /// Numbers of posted and of completed messages: all are sends, or all are receives.
     posted: usize,
     done: usize,
 }
 
-/// A flow: its receiving end is the one behind its sending end.
+/// A flow. Its receiving end follows its sending end in the list of ends.
 #[derive(Default)]
 struct Flow {
     posted_at: VecDeque<Time>,
@@ -58,10 +58,10 @@ struct Nodes<'s> {
     last_arrival: Time,
 }
 
-/// Plays a scenario over NICs, until nothing is left to happen.
+/// Runs a scenario over NICs until no event is left.
 ///
 /// # Panics
-/// If a message does not arrive as it was sent; if a call of VIA fails that must not.
+/// Panics if a message arrives changed, or if a VIA call fails unexpectedly.
 pub fn run_vis(scenario: &Scenario) -> ViOutcome {
     let mut nodes = Nodes::new(scenario, &flows(scenario));
     let begin = nodes.network.now();
@@ -91,7 +91,7 @@ impl End {
         self.messages * DESCRIPTOR + number * self.message
     }
 
-    /// The next descriptor, for the next message.
+    /// Prepares the next descriptor, for the next message.
     fn prepare(&mut self) -> DescriptorAddress {
         let number = self.posted;
         self.posted += 1;
@@ -110,7 +110,7 @@ impl End {
         bytes
     }
 
-    /// The next message has come.
+    /// Checks the next received message.
     fn received(&mut self, from: u32) {
         let mut bytes = vec![0; self.message];
         assert!(self.memory.read(self.buffer(self.done), &mut bytes));
@@ -120,7 +120,7 @@ impl End {
 }
 
 impl Nodes<'_> {
-    /// All VIs, connected, with all receives posted.
+    /// Makes all VIs, connects them, and posts all receives.
     fn new<'s>(scenario: &'s Scenario, flows: &[(u32, u32)]) -> Nodes<'s> {
         let config = Config {
             mtu: MTU,
@@ -176,20 +176,20 @@ impl Nodes<'_> {
 
     fn play(&mut self) {
         (0..self.flows.len()).for_each(|flow| self.post(flow));
-        // Time in which nothing happens is passed over.
+        // Time without events is skipped.
         while self.is_busy() && self.network.step() {
             self.network.run_for(LOOK);
             self.look();
         }
     }
 
-    /// Whether a VI that is connected waits for something that it has posted.
+    /// Returns true if a connected VI waits for a posted send.
     fn is_busy(&self) -> bool {
         let waits = |end: &End| end.vi.state() == ViState::Connected && end.done < end.posted;
         self.ends.iter().step_by(2).any(waits)
     }
 
-    /// Posts as many sends as may be under way.
+    /// Posts as many sends as may be in progress.
     fn post(&mut self, flow: usize) {
         let end = &mut self.ends[2 * flow];
         let under_way = |end: &End| end.posted - end.done < self.scenario.depth as usize;
@@ -202,7 +202,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// Takes what has come to an end, at every NIC.
+    /// Takes completions at every NIC.
     fn look(&mut self) {
         for node in 0..self.cqs.len() {
             while let Some(entry) = self.cqs[node].done() {

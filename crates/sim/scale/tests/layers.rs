@@ -1,4 +1,4 @@
-//! Scenarios, from what they are to what came of them.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =

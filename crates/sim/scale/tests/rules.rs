@@ -1,4 +1,4 @@
-//! What holds in each scenario, whatever its figures are.
+//! Properties that hold in every scenario, independent of its figures.
 
 use core::time::Duration;
 use sovia_link::stream::Control;
@@ -9,8 +9,8 @@ fn named(name: &str) -> Scenario {
     small().into_iter().find(|scenario| scenario.name == name).unwrap()
 }
 
-/// All messages arrive, no peer is given up, and under congestion control no message takes a second: a full queue costs time,
-/// and not more of it than its overload lasts.
+/// Checks that all messages arrive and that no peer is given up. With congestion control, no message may take a second:
+/// a full queue costs time, but only while the overload lasts.
 fn check(scenario: &Scenario) {
     let (outcome, seed, name) = (run(scenario), scenario.seed, &scenario.name);
     let of = format!("{name}, seed {seed}: {outcome:?}");
@@ -20,7 +20,7 @@ fn check(scenario: &Scenario) {
     assert!(scenario.control == Control::Fixed || longest < Duration::from_secs(1), "{of}");
 }
 
-/// The small scenarios in which nobody dies.
+/// Returns the small scenarios without deaths.
 fn healthy() -> impl Iterator<Item = Scenario> {
     small().into_iter().filter(|scenario| scenario.deaths.is_empty())
 }
@@ -51,7 +51,7 @@ fn death_of_a_node_ends_its_flows_and_no_others() {
     for control in ["fixed", "bbr"] {
         let scenario = named(&format!("node dies, all to all, 16, {control}"));
         let outcome = run(&scenario);
-        // Each of 15 nodes gives one up, and sends everything to the 14 others.
+        // Each of 15 nodes gives one node up, and sends everything to the 14 others.
         let others = 15 * 14 * u64::from(scenario.messages);
         assert_eq!((outcome.given_up, outcome.stuck), (15, 0), "{control}");
         assert!((others..outcome.messages).contains(&outcome.arrived), "{}", outcome.arrived);
@@ -63,13 +63,13 @@ fn death_of_the_node_that_all_send_to_is_noticed_by_all_that_are_not_done() {
     let scenario = named("target dies, incast 64:1, bbr");
     let outcome = run(&scenario);
     assert!(outcome.arrived < outcome.messages);
-    // A sender has had all its messages acknowledged before, or gives the target up.
+    // A sender either had all its messages acknowledged before, or gives the target up.
     let done = 64 - outcome.given_up;
     assert!(outcome.stuck == 0 && done < 32, "{done} of 64 were done");
     assert!(outcome.arrived >= u64::from(done) * u64::from(scenario.messages));
 }
 
-/// Frames are lost at switches alone here, so each that is lost and carried an item is sent again, and hardly any other.
+/// Only switches lose frames here. So each lost frame with an item is sent again, and hardly any other frame.
 #[test]
 fn what_is_sent_again_was_lost() {
     for name in ["incast, 64:1, fixed", "incast, 64:1, bbr", "permutation, 64, bbr"] {
@@ -83,7 +83,7 @@ fn what_is_sent_again_was_lost() {
     }
 }
 
-/// A spine more, and the same nodes: no pair of nodes has less than before.
+/// With more spines and the same nodes, no pair of nodes has less bandwidth than before.
 #[test]
 fn more_spines_carry_more() {
     let scenario = named("all to all, 64, bbr");
@@ -106,7 +106,8 @@ fn vis_survive_what_recovers_and_break_by_what_does_not() {
             .collect();
         assert_eq!(outcome.broken_otherwise, 0, "{name}");
         if scenario.faults.len() == cut.len() && !cut.is_empty() {
-            // The node's connections to 15 others and from them; who has nothing to send does not notice.
+            // These are the dead node's connections to and from 15 other nodes. An end without data to send does not
+            // notice the death.
             assert!(matches!(scenario.traffic, Traffic::AllToAll));
             assert!((1..=30).contains(&outcome.peer_died), "{name}: {}", outcome.peer_died);
             assert!(outcome.done >= 15 * 14, "{name}: {}", outcome.done);

@@ -1,4 +1,4 @@
-//! How much memory a NIC, a VI and a channel take, counted at the allocator.
+//! Memory of a NIC, a VI and a channel, counted at the allocator.
 
 use crate::common::compare;
 use core::cell::Cell;
@@ -11,7 +11,7 @@ use via::{
 };
 use via_sim::{Config, Network, SimNic, SimVi};
 
-/// Counts the bytes that each thread has allocated and not freed.
+/// An allocator that counts the bytes that each thread has allocated and not freed.
 struct Counting;
 
 thread_local! {
@@ -19,21 +19,22 @@ thread_local! {
 }
 
 fn count(bytes: i64) {
-    // A thread that ends frees what it has when its locals are gone: nobody asks for those bytes any more.
+    // An ending thread frees memory after its thread-local values have been dropped. These bytes need not be counted.
     let _ = BYTES.try_with(|all| all.set(all.get() + bytes));
 }
 
-// SAFETY: all calls go to the system's allocator as they are; counting allocates nothing.
+// SAFETY: all calls are passed unchanged to the system's allocator, and counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: the caller's promise about the layout is passed on.
+        // SAFETY: the caller passes a valid layout, which is passed on unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
-        // SAFETY: the caller's promise is passed on; `at` is the system allocator's, as all that this one gives.
+        // SAFETY: the caller passes memory of this allocator with its layout. This allocator returns only memory of the
+        // system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -41,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What work makes, and the bytes that it has allocated and not freed.
+/// Returns the result of `work`, and the number of bytes that it has allocated and not freed.
 fn kept<R>(work: impl FnOnce() -> R) -> (R, i64) {
     let before = BYTES.get();
     let made = work();
@@ -58,7 +59,7 @@ const ATTRIBUTES: ViAttributes = ViAttributes {
     enable_rdma_read: false,
 };
 
-/// A NIC's memory: two descriptors, and one buffer.
+/// Registers memory for two descriptors and one buffer.
 fn register(nic: &SimNic) -> (Memory, MemHandle) {
     let memory = Memory::zeroed(256 + LEN);
     let open = MemAttributes { ptag: None, enable_rdma_write: false, enable_rdma_read: false };
@@ -66,7 +67,7 @@ fn register(nic: &SimNic) -> (Memory, MemHandle) {
     (memory, handle)
 }
 
-/// Connects pairs of VIs, each with a discriminator of its own.
+/// Connects pairs of VIs. Each pair has its own discriminator.
 fn connect(network: &Network, nics: &[SimNic; 2], vis: &[Vec<SimVi>; 2]) {
     for side in [0, 1] {
         for (n, vi) in vis[side].iter().enumerate() {
@@ -79,7 +80,7 @@ fn connect(network: &Network, nics: &[SimNic; 2], vis: &[Vec<SimVi>; 2]) {
     network.run_for(Duration::from_millis(1));
 }
 
-/// One message of 64 KB from one VI to another.
+/// Sends a message of 64 KB from one VI to another.
 fn send(network: &Network, vis: [&SimVi; 2], memory: &[(Memory, MemHandle); 2]) {
     let place = |side: usize| {
         let (memory, handle) = &memory[side];
@@ -99,7 +100,7 @@ fn network() -> Network {
     Network::new(1, Config { window: 512, mtu: 1444, ..Config::default() })
 }
 
-/// Frames of each to the other, until there are none.
+/// Exchanges frames between two channels until there are none.
 fn exchange(ends: &mut [Channel; 2]) {
     let (mut frame, mut message, mut quiet) = (Vec::new(), Vec::new(), false);
     while !core::mem::replace(&mut quiet, true) {

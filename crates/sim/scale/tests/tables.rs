@@ -1,4 +1,4 @@
-//! What comes of the catalogue's scenarios is what is kept in `tables`: a change of the protocol shows there.
+//! Compares the outcomes of the catalogue's scenarios with the stored `tables`. A change of the protocol shows there.
 
 use crate::common::compare;
 use sovia_scale::{Scenario, heading, large, line, run, run_vis, small, vi_heading, vi_line, vis};

@@ -1,4 +1,4 @@
-//! `docs/research/scale.md` says what the tables say.
+//! Checks that `docs/research/scale.md` agrees with the tables.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn lines(table: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (n, digit) in digits.chars().enumerate() {
@@ -24,7 +24,7 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// Microseconds as milliseconds, with three digits or so.
+/// Converts microseconds to milliseconds, with about three digits.
 fn millis(micros: &str) -> String {
     let micros: u64 = micros.split('.').next().unwrap().parse().unwrap();
     match micros {
@@ -34,7 +34,7 @@ fn millis(micros: &str) -> String {
     }
 }
 
-/// The rows of all scenarios of a table, two for each.
+/// Returns the rows of all scenarios in a table, two for each.
 fn rows(table: &str) -> Vec<String> {
     let lines = lines(table);
     let of = |name: &str| {
@@ -63,7 +63,7 @@ fn memory() -> Vec<String> {
     lines("state.txt").iter().map(row).collect()
 }
 
-/// The page with those rows below the head of a table.
+/// Returns the page with the given rows below a table's header.
 fn with(page: &str, head: &str, rows: &[String]) -> String {
     let begin = page.find(head).expect("the page has the table");
     let (before, table) = page.split_at(begin);

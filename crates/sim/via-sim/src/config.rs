@@ -1,4 +1,4 @@
-//! What a simulated network is like.
+//! Configuration of a simulated network.
 
 use core::time::Duration;
 use sovia_link::stream::{Control, Timing};
@@ -6,40 +6,37 @@ use sovia_link::wire::Checksum;
 use sovia_simnet::{Fabric, Link};
 use via::Memory;
 
-/// What makes time pass.
+/// Source of the passing of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Clock {
-    /// The program, by [`crate::Network::step`] and its like; calls that wait step too, and their
-    /// timeouts are virtual time. For one thread: everything that happens is then determined by
-    /// the seed. Callbacks run in the thread that steps.
+    /// The program, by [`crate::Network::step`] and similar calls. Waiting calls also step, and their timeouts are
+    /// virtual time. Use it with one thread: the seed then determines all events. Callbacks run in the stepping thread.
     #[default]
     Manual,
-    /// The network itself: whatever is on its way arrives as fast as the machine can compute it,
-    /// whether a thread waits or not. Timeouts of calls that wait are real time, because other
-    /// threads, which may end the wait, compute in real time. Callbacks run in a thread of the
-    /// NIC's.
+    /// The network itself: packets in flight arrive as fast as the machine computes, even while no thread waits.
+    /// Timeouts of waiting calls are real time, because other threads, which may end the wait, compute in real time.
+    /// Callbacks run in a thread of the NIC.
     Live,
 }
 
-/// What registering memory costs the calling thread, in virtual time: it passes, with what happens
-/// meanwhile, before the call returns. Where time passes by itself ([`Clock::Live`]) the call is not
-/// slower for it.
+/// Cost of registering memory for the calling thread, in virtual time. The time passes, with its events, before the
+/// call returns. With [`Clock::Live`] the call does not get slower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Registering {
-    /// To register any memory.
+    /// Cost of each registration.
     pub register: Duration,
-    /// And for each page (4 KB) that it has a part of.
+    /// Additional cost of a registration for each page (4 KB) that the memory touches.
     pub register_page: Duration,
-    /// To deregister any memory.
+    /// Cost of each deregistration.
     pub deregister: Duration,
-    /// And for each page.
+    /// Additional cost of a deregistration for each page.
     pub deregister_page: Duration,
-    /// And, of either call, for each megabyte (2^20 bytes) that the NIC has registered beside.
+    /// Additional cost of both calls for each megabyte (2^20 bytes) of other memory registered with the NIC.
     pub beside_mb: Duration,
 }
 
 impl Registering {
-    /// Nothing.
+    /// No cost.
     pub const FREE: Registering = Registering {
         register: Duration::ZERO,
         register_page: Duration::ZERO,
@@ -48,8 +45,8 @@ impl Registering {
         beside_mb: Duration::ZERO,
     };
 
-    /// cLAN's law, about: 3 to 4 µs at least for both calls together, and more for more data (ICS 2001, section 4.1
-    /// and figure 6).
+    /// Approximate cost on cLAN: at least 3 to 4 µs for both calls together, and more for more data (ICS 2001, section
+    /// 4.1 and figure 6).
     pub const PUBLISHED: Registering = Registering {
         register: Duration::from_nanos(1_750),
         register_page: Duration::from_nanos(500),
@@ -58,8 +55,8 @@ impl Registering {
         beside_mb: Duration::ZERO,
     };
 
-    /// M-VIA's law: both calls together take 4.3 µs for 4 bytes where nothing else is registered, and 10.1 µs where
-    /// 2 MB are (ICS 2001, section 4.1). What a page more costs is cLAN's, for want of M-VIA's.
+    /// Cost on M-VIA: both calls together take 4.3 µs for 4 bytes if no other memory is registered, and 10.1 µs if 2 MB
+    /// are registered (ICS 2001, section 4.1). The cost per page is cLAN's, because none is published for M-VIA.
     pub const M_VIA: Registering = Registering {
         register: Duration::from_nanos(2_050),
         deregister: Duration::from_nanos(1_500),
@@ -67,17 +64,17 @@ impl Registering {
         ..Registering::PUBLISHED
     };
 
-    /// Whether it costs nothing at all.
+    /// Returns true if registering costs nothing.
     pub fn is_free(&self) -> bool {
         *self == Registering::FREE
     }
 
-    /// To register that memory, with so many bytes registered beside it.
+    /// Returns the cost of registering memory, with `beside` bytes of other registered memory.
     pub(crate) fn registering(&self, memory: &Memory, beside: u64) -> Duration {
         self.register + self.register_page * pages(memory) + self.beside(beside)
     }
 
-    /// To deregister it.
+    /// Returns the cost of deregistering memory, with `beside` bytes of other registered memory.
     pub(crate) fn deregistering(&self, memory: &Memory, beside: u64) -> Duration {
         self.deregister + self.deregister_page * pages(memory) + self.beside(beside)
     }
@@ -87,41 +84,41 @@ impl Registering {
     }
 }
 
-/// Pages of 4 KB that memory has a part of.
+/// Returns the number of 4 KB pages that the memory touches.
 fn pages(memory: &Memory) -> u32 {
     const PAGE: u64 = 4096;
     let (begin, end) = (memory.address(0), memory.address(memory.len()));
     u32::try_from(end.div_ceil(PAGE) - begin / PAGE).unwrap_or(u32::MAX)
 }
 
-/// What a network and its NICs are like.
+/// Configuration of a network and its NICs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// What every link does, until it is changed ([`sovia_simnet::Change::Link`]).
+    /// Behaviour of every link, until a [`sovia_simnet::Change::Link`].
     pub link: Link,
-    /// Switches that join the NICs; then `link` is of no use. `None`: each two NICs have a link of their own.
+    /// Switches between the NICs; `link` then has no effect. With `None` each pair of NICs has a link.
     pub fabric: Option<Fabric>,
-    /// What makes time pass.
+    /// Source of the passing of time.
     pub clock: Clock,
-    /// Bytes of a message that one packet carries.
+    /// Number of message bytes in one packet.
     pub mtu: u32,
-    /// Packets of one direction of a connection that may be on their way.
+    /// Largest number of unacknowledged packets in one direction of a connection.
     pub window: u32,
-    /// What else limits them.
+    /// Congestion control.
     pub control: Control,
-    /// How long an acknowledgement is awaited at least before packets are sent again.
+    /// Shortest time to wait for an acknowledgement before packets are sent again.
     pub retransmit_first: Duration,
-    /// How long at most; each wait without any answer is twice the one before.
+    /// Longest such time. Each wait without any answer is twice as long as the one before.
     pub retransmit_longest: Duration,
-    /// Waits in a row without any answer after which a connection is broken.
+    /// Number of consecutive waits without an answer after which a connection is broken.
     pub retransmit_tries: u32,
-    /// What registering memory costs.
+    /// Cost of registering memory.
     pub registering: Registering,
 }
 
 impl Default for Config {
-    /// A perfect network with an MTU of 4 KB, stepped by the program; a silent peer is given up
-    /// after about a quarter of a second; registering is free.
+    /// Returns a perfect network with an MTU of 4 KB, which the program steps. A silent peer counts as lost after about
+    /// a quarter of a second. Registering costs nothing.
     fn default() -> Config {
         Config {
             link: Link::perfect(),
@@ -139,27 +136,27 @@ impl Default for Config {
 }
 
 impl Config {
-    /// This, over links that behave like that.
+    /// Returns this configuration with other links.
     pub fn over(self, link: Link) -> Config {
         Config { link, ..self }
     }
 
-    /// This, through switches.
+    /// Returns this configuration with switches.
     pub fn through(self, fabric: Fabric) -> Config {
         Config { fabric: Some(fabric), ..self }
     }
 
-    /// This, with time passing by itself.
+    /// Returns this configuration with [`Clock::Live`].
     pub fn live(self) -> Config {
         Config { clock: Clock::Live, ..self }
     }
 
-    /// This, with registering at that cost.
+    /// Returns this configuration with a cost of registering.
     pub fn registering(self, registering: Registering) -> Config {
         Config { registering, ..self }
     }
 
-    /// What the engine is told of it.
+    /// Returns the engine's configuration.
     pub(crate) fn engine(&self) -> sovia_softnic::Config {
         let timing = Timing {
             first: self.retransmit_first,

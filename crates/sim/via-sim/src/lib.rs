@@ -1,19 +1,19 @@
 //! A VI provider on a deterministic network in one process.
 //!
-//! A [`Network`] has virtual time, a seed and faults; its NICs ([`SimNic`]) do everything that
-//! VIA knows: three reliability levels, RDMA, completion queues, connections of both kinds. It is
-//! there to prove protocols and to study scale: a failure found with a seed comes back with it.
+//! A [`Network`] has virtual time, a seed and faults. Its NICs ([`SimNic`]) implement all of VIA: three reliability
+//! levels, RDMA, completion queues, and both kinds of connections. The provider serves to check protocols and to study
+//! scale. A failure found with a seed can be reproduced with this seed.
 //!
-//! What its NICs do is the engine's of `sovia-softnic`; here is what that engine stands on:
+//! The engine of `sovia-softnic` implements the NICs. This crate has the layers below and above that engine:
 //!
 //! - `port`: the network as the engine's medium, with virtual time, and the network's nodes;
-//! - `network`, `driver`: what makes time pass ([`Clock`]);
-//! - `nic`: what a program holds in its hands.
+//! - `network`, `driver`: the passing of time ([`Clock`]);
+//! - `nic`: types for programs.
 //!
-//! `tests/layers.rs` says which module may import which.
+//! `tests/layers.rs` checks which module may import which.
 //!
-//! Below `network` nothing waits, and nothing but the virtual time tells what is late; only the
-//! deadlines of waiting calls may be real ([`Clock::Live`]).
+//! Below `network` no code waits, and all time-outs use virtual time. Only the deadlines of waiting calls may be real
+//! time ([`Clock::Live`]).
 
 #![forbid(unsafe_code)]
 

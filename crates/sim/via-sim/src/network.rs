@@ -1,4 +1,4 @@
-//! A simulated network, and what makes its time pass.
+//! A simulated network, and the passing of its time.
 
 use crate::config::{Clock, Config, Registering};
 use crate::port::{Event, Port};
@@ -9,26 +9,26 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 use via::Memory;
 
-/// The state of everything on a network.
+/// State of a network with all its NICs.
 type World = sovia_softnic::World<Port>;
 
-/// A simulated network. Clones are the same network; it lasts as long as any of its NICs.
+/// A simulated network. A clone is the same network. It exists as long as any of its NICs.
 #[derive(Debug, Clone)]
 pub struct Network(Arc<Shared>);
 
-/// What every handle of a network holds.
+/// State that all handles of a network share.
 #[derive(Debug)]
 struct Shared {
     world: Mutex<World>,
     news: Condvar,
     clock: Clock,
     registering: Registering,
-    /// Calls the network's own thread.
+    /// Calls the network's thread.
     driver: Option<mpsc::Sender<()>>,
 }
 
 impl Network {
-    /// A network without NICs that draws its faults from `seed`.
+    /// Makes a network without NICs. Its faults come from `seed`.
     pub fn new(seed: u64, config: Config) -> Network {
         let world =
             Mutex::new(World::new(Port::new(seed, config.link, config.fabric), config.engine()));
@@ -54,29 +54,28 @@ impl Network {
         Network(shared)
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.0.with(|world| world.medium().time())
     }
 
-    /// Lets the next thing happen, and runs the callbacks that come of it; false if there is
-    /// nothing to happen.
+    /// Executes the next event, and runs its callbacks. Returns false if there is no event.
     pub fn step(&self) -> bool {
         self.0.with(step)
     }
 
-    /// Lets everything happen up to that time, which is the present then.
+    /// Executes all events up to `time`, and advances the present to it.
     pub fn run_until(&self, time: Time) {
         self.0.run_until(time);
     }
 
-    /// Lets everything happen for a while.
+    /// Executes all events during a time.
     pub fn run_for(&self, while_: Duration) {
         self.run_until(self.now().after(while_));
     }
 
-    /// Lets everything happen until nothing is left to; says how many steps that took. The end of
-    /// a timeout is something that happens: an attempt to connect does not outlive this.
+    /// Executes all events until none is left. Returns the number of steps. The end of a timeout is an event, so no
+    /// attempt to connect is still pending afterwards.
     pub fn run(&self) -> u64 {
         let mut steps = 0;
         while self.step() {
@@ -85,49 +84,49 @@ impl Network {
         steps
     }
 
-    /// Has the network change at that time, or at once if that is past.
+    /// Schedules a change of the network at the given time, or now if that time is past.
     pub fn change(&self, at: Time, change: Change) {
         self.0.with(|world| world.medium_mut().change(at, change));
     }
 
-    /// A fingerprint of every packet, timer and finished descriptor so far: two runs with the
-    /// same were the same.
+    /// Returns a fingerprint of all packets, timers and completed descriptors so far. Runs with equal fingerprints were
+    /// equal.
     pub fn log(&self) -> Log {
         self.0.with(|world| world.medium().log())
     }
 
-    /// What has become of packets.
+    /// Returns the counters of packets.
     pub fn counters(&self) -> Counters {
         self.0.with(|world| world.medium().counters())
     }
 
-    /// What the queues of switches have done.
+    /// Returns the counters of the switches' queues.
     pub fn queueing(&self) -> Queueing {
         self.0.with(|world| world.medium().queueing())
     }
 
-    /// Frames that nodes have dropped because they were corrupt, or not what they should have been.
+    /// Returns the number of frames that nodes have dropped because they were corrupt or malformed.
     pub fn malformed(&self) -> u64 {
         self.0.with(|world| world.counters().malformed)
     }
 
-    /// The node that has a name, and its address.
+    /// Returns the node with a name, and its address.
     pub(crate) fn node(&self, name: &str) -> (NodeId, Box<[u8]>) {
         self.0.with(|world| world.medium_mut().node(name))
     }
 
-    /// What registering memory costs.
+    /// Returns the cost of registering memory.
     pub(crate) fn registering(&self) -> Registering {
         self.0.registering
     }
 
-    /// Connections that are alive or not yet known to be over, both ends counted.
+    /// Returns the number of connections' ends that are alive or not yet known to be over.
     pub fn connection_ends(&self) -> usize {
         self.0.with(|world| world.connection_ends())
     }
 }
 
-/// Lets the next thing happen; false if there is none.
+/// Executes the next event. Returns false if there is none.
 fn step(world: &mut World) -> bool {
     let Some(event) = world.medium_mut().step() else { return false };
     match event {
@@ -148,7 +147,7 @@ impl Driver for Network {
         self.0.with(work)
     }
 
-    /// The network has only what a step brings, and steps are the program's or the clock's.
+    /// Looks without polling: only steps bring events, and the program or the clock makes the steps.
     fn look<R>(&self, look: impl FnMut(&mut World) -> Option<R>) -> Option<R> {
         self.0.with(look)
     }
@@ -172,11 +171,11 @@ impl Driver for Network {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, World> {
-        // A test that fails while it holds the lock has its say; others may clean up.
+        // If a test has failed while it held the lock, other code may still clean up.
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to the world, and then what has to follow without the lock.
+    /// Runs `work` on the world, then wakes threads and runs callbacks without the lock.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
         let mut world = self.lock();
         let result = work(&mut world);
@@ -184,7 +183,7 @@ impl Shared {
         result
     }
 
-    /// Wakes waiting threads, and runs callbacks in their order.
+    /// Wakes waiting threads, and runs callbacks in order.
     fn leave<'s>(&'s self, mut world: MutexGuard<'s, World>) {
         if world.take_news() {
             self.news.notify_all();
@@ -206,7 +205,7 @@ impl Shared {
         }
     }
 
-    /// Lets everything happen up to that time, which is the present then, if it was not past.
+    /// Executes all events up to `time`, and advances the present to it unless it is past.
     pub(crate) fn run_until(&self, time: Time) {
         let next = |world: &mut World| match world.medium().next_time() {
             Some(next) if next <= time => step(world),
@@ -218,7 +217,7 @@ impl Shared {
         while self.with(next) {}
     }
 
-    /// The caller is busy for so long, and what happens meanwhile happens.
+    /// Makes the caller busy for a time. Events during that time are executed.
     pub(crate) fn spend(&self, time: Duration) {
         if !time.is_zero() {
             let now = self.lock().medium().time();
@@ -226,8 +225,8 @@ impl Shared {
         }
     }
 
-    /// For the network's own thread: lets the next thing happen; false if there is none, and it
-    /// is to be called again.
+    /// Executes the next event, for the network's thread. Returns false if there is none. The thread must then be
+    /// called again.
     fn drive(&self) -> bool {
         self.with(|world| {
             let stepped = step(world);
@@ -236,7 +235,7 @@ impl Shared {
         })
     }
 
-    /// When a wait that begins now is over.
+    /// Returns the deadline of a wait that begins now.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Deadline {
         let Some(timeout) = timeout else { return Deadline::Never };
         match self.clock {
@@ -249,8 +248,8 @@ impl Shared {
         }
     }
 
-    /// Waits until there is something to see, and meanwhile lets happen what can happen. `None`
-    /// if it is too late; with a manual clock also if nothing can happen any more.
+    /// Waits until `look` returns a value, and executes possible events meanwhile. Returns `None` after the deadline.
+    /// With a manual clock, also returns `None` if no event is left.
     pub(crate) fn wait<R>(
         &self,
         deadline: Deadline,
@@ -285,7 +284,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until something has happened, or for as long as the deadline allows.
+    /// Sleeps until an event has occurred, or until the deadline.
     fn sleep<'w>(
         &self,
         mut world: MutexGuard<'w, World>,

@@ -1,10 +1,10 @@
-//! The NICs of a network, and what a program has of them.
+//! NICs of a network, and their types for programs.
 
 use crate::network::Network;
 use sovia_softnic::{Description, SoftConnection, SoftCq, SoftNic, SoftVi};
 use std::thread;
 
-/// A NIC of a simulated network, open. Its VIs keep what they need of it.
+/// An open NIC of a simulated network. Its VIs hold references to its parts, and may outlive this handle.
 pub type SimNic = SoftNic<Network>;
 /// A VI of a simulated NIC.
 pub type SimVi = SoftVi<Network>;
@@ -12,12 +12,12 @@ pub type SimVi = SoftVi<Network>;
 pub type SimCq = SoftCq<Network>;
 /// A request for a connection to a simulated NIC.
 pub type SimConnection = SoftConnection<Network>;
-/// Waits for one request. Dropping it ends the wait.
+/// A waiter for one request. Dropping it ends the wait.
 pub type Listener = sovia_softnic::Listener<Network>;
 
 impl Network {
-    /// Opens the NIC of that name, which is a node of the network from the first time on. A NIC
-    /// that is opened again has the same address, but memory, tags and VIs of its own.
+    /// Opens the NIC with this name. The first call for a name makes a node of the network. A NIC that is opened again
+    /// has the same address, but memory, tags and VIs of its own.
     pub fn nic(&self, name: &str) -> SimNic {
         let (node, address) = self.node(name);
         let description = Description {

@@ -1,4 +1,4 @@
-//! The simulated network as the medium of NICs in software: frames are bytes on it, and corrupt ones are corrupt.
+//! The simulated network as the medium of NICs in software. Frames are bytes, and corrupt frames have wrong bytes.
 
 use crate::Time;
 use sovia_link::wire::{EndId, Packet, Readable};
@@ -12,31 +12,31 @@ use std::sync::Arc;
 pub struct Port {
     net: Net<Arc<[u8]>, Timer>,
     nodes: Vec<Node>,
-    /// The node that has an address.
+    /// Nodes by address.
     places: HashMap<Box<[u8]>, NodeId>,
-    /// Where frames are put together.
+    /// Buffer in which frames are assembled.
     frame: Vec<u8>,
-    /// The last name that was given to an end.
+    /// Last name given to an end.
     last_name: u64,
-    /// The network's own thread has been told that there is something to do.
+    /// True if the network's thread has been notified of pending events.
     driver_called: bool,
 }
 
-/// A node: a NIC, however often it is opened.
+/// A node: a NIC, which may be opened several times.
 #[derive(Debug)]
 struct Node {
     name: String,
     address: Box<[u8]>,
 }
 
-/// What happens.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A frame has come to a node.
+    /// A frame has arrived at a node.
     Frame { from: NodeId, to: NodeId, frame: Arc<[u8]> },
-    /// A timer goes off.
+    /// A timer expires.
     Timer(Timer),
-    /// Time has passed.
+    /// Only time has passed.
     Nothing,
 }
 
@@ -52,14 +52,14 @@ impl Port {
         }
     }
 
-    /// The node that has a name, and its address. It is there from the first time on.
+    /// Returns the node with a name, and its address. The first call for a name makes the node.
     pub(crate) fn node(&mut self, name: &str) -> (NodeId, Box<[u8]>) {
         let known = self.nodes.iter().position(|node| node.name == name);
         if let Some(known) = known {
             return (NodeId(known as u32), self.nodes[known].address.clone());
         }
         let node = self.net.add_node();
-        // As an Ethernet card of local administration would have it.
+        // The address looks like a locally administered Ethernet address.
         let [a, b, c, d] = node.0.to_be_bytes();
         let address: Box<[u8]> = [2, 0x51, a, b, c, d].into();
         self.nodes.push(Node { name: name.into(), address: address.clone() });
@@ -67,13 +67,13 @@ impl Port {
         (node, address)
     }
 
-    /// The next thing that happens; `None` if there is none.
+    /// Returns the next event; `None` if there is none.
     pub(crate) fn step(&mut self) -> Option<Event> {
         Some(match self.net.step()? {
             sovia_simnet::Event::Packet(packet) => {
                 let (from, to, mut frame) = (packet.from, packet.to, packet.payload);
                 if packet.corrupt {
-                    // Which byte is all the same: the checksum finds it.
+                    // Changes any byte, because the checksum detects the change in each.
                     let place = self.net.now().nanos() as usize % frame.len();
                     Arc::make_mut(&mut frame)[place] ^= 0x10;
                 }
@@ -84,19 +84,19 @@ impl Port {
         })
     }
 
-    /// Whether the network's own thread is to be told now that there is something to do.
+    /// Returns true if the network's thread must be notified now of pending events.
     pub(crate) fn call_driver(&mut self) -> bool {
         let call = !self.driver_called && self.net.next_time().is_some();
         self.driver_called |= call;
         call
     }
 
-    /// Whether the thread has been told, and is not done.
+    /// Records whether the thread has been notified and has work left.
     pub(crate) fn driver_called(&mut self, called: bool) {
         self.driver_called = called;
     }
 
-    /// The present, as the simulated network counts it.
+    /// Returns the present time of the simulated network.
     pub(crate) fn time(&self) -> Time {
         self.net.now()
     }
@@ -146,7 +146,7 @@ impl Medium for Port {
         self.places.get(host).copied()
     }
 
-    /// All nodes are this world's: numbers do.
+    /// Names are consecutive numbers, because all nodes belong to this world.
     fn name(&mut self) -> EndId {
         self.last_name += 1;
         EndId(self.last_name)

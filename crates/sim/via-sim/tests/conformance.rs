@@ -1,11 +1,11 @@
-//! The suite of the VI core, between two threads: over a perfect network, over one where
-//! everything goes wrong that may, and between two VIs of the same NIC.
+//! Runs the conformance suite between two threads: over a perfect network, over a network with all faults, and between
+//! two VIs of the same NIC.
 
 use core::time::Duration;
 use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
 use via_sim::{Config, Link, Network};
 
-/// A watchdog.
+/// Watchdog time.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SEED: u64 = 0;
 
@@ -29,7 +29,7 @@ fn main() {
         [
             way("perfect_network", Config::default(), ["one", "two"]),
             way("within_a_nic", Config::default(), ["one", "one"]),
-            // Five packets in a hundred each are lost, doubled, corrupt, late.
+            // Of a hundred packets, five are lost, five are duplicated, five are corrupt and five are late.
             way("bad_network", Config::default().over(Link::faulty(0.05)), ["one", "two"]),
         ]
         .into_iter()

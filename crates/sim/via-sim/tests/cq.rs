@@ -1,4 +1,4 @@
-//! Completion queues and callbacks.
+//! Tests of completion queues and callbacks.
 
 use crate::common::{End, Errors, RELIABLE, connect, errors, open, pair};
 use core::time::Duration;
@@ -11,7 +11,7 @@ use via::{
 };
 use via_sim::{Config, Network, SimCq, SimNic};
 
-/// Two connected ends; everything of the second goes to a completion queue.
+/// Makes two connected ends. Both queues of the second are attached to a completion queue.
 fn attached(network: &Network, entries: u32) -> (SimNic, End, SimNic, End, SimCq) {
     let [a_nic, b_nic] = ["a", "b"].map(|name| network.nic(name));
     let a = End::new(&a_nic, 10_000, open(RELIABLE[0]));
@@ -45,13 +45,13 @@ fn entries_come_in_order_and_name_their_queue() {
     use WorkQueueKind::{Recv, Send};
     assert_eq!(entries, [Recv, Send, Recv].map(entry));
     assert_eq!((b.received().len(), b.sent().len()), (2, 1));
-    // Waiting makes things happen, until the time is over.
+    // A waiting call executes events until its timeout.
     a.post_send(9, 0, 8, None);
     assert_eq!(cq.wait(None), Ok(entry(Recv)));
     let before = network.now();
     assert_eq!(cq.wait(Some(Duration::from_millis(5))), Err(WaitError::Timeout));
     assert_eq!(network.now().since(before), Duration::from_millis(5));
-    // Flushed descriptors leave entries too.
+    // Flushed descriptors also leave entries.
     b.post_recv(0, 0, 8);
     b.vi.disconnect();
     assert_eq!((cq.done(), cq.done()), (Some(entry(Recv)), None));
@@ -98,13 +98,13 @@ fn resized_completion_queue_keeps_its_entries() {
     (0..2).for_each(|n| a.post_send(n, 0, 8, None));
     network.run();
     assert_eq!((b.vi.state(), core::iter::from_fn(|| cq.done()).count()), (ViState::Connected, 6));
-    // In use, it is not destroyed.
+    // A completion queue in use cannot be destroyed.
     let cq = cq.destroy().unwrap_err();
     assert!(cq.in_use());
     drop(b);
     assert!(!cq.in_use() && cq.destroy().is_ok());
     assert_eq!(b_nic.create_cq(0, 0).err(), Some(CqError::Entries));
-    // Dropped while in use, it lives as long as it is used.
+    // A completion queue that is dropped while in use exists as long as it is used.
     let (_a_nic, a, _b_nic, b, cq) = attached(&Network::new(2, Config::default()), 1);
     drop(cq);
     drop((a, b));
@@ -119,7 +119,7 @@ fn callbacks_come_in_order_one_for_each() {
     for i in 0..3 {
         let (heard, b) = (heard.clone(), b.clone());
         b.clone().vi.recv_notify(Box::new(move |done| {
-            // A callback may use the VI; the lock is free.
+            // A callback may use the VI, because the lock is free.
             b.post_recv(20 + i, 0, 8);
             heard.lock().unwrap().push((i, done.immediate));
         }));
@@ -140,7 +140,7 @@ fn callbacks_come_in_order_one_for_each() {
     assert_eq!(*heard.lock().unwrap(), [(0, Some(0)), (1, Some(1)), (2, Some(2))]);
     assert_eq!(b.received()[0].immediate, Some(3));
     assert_eq!((*sent.lock().unwrap(), a.sent().len()), (1, 3));
-    // One that comes late takes what is there.
+    // A callback that is registered late gets a completion from before.
     a.post_send(0, 0, 8, Some(9));
     network.run();
     let late = heard.clone();
@@ -170,7 +170,7 @@ fn a_completion_queue_calls_back_until_it_is_destroyed() {
     assert_eq!((heard.lock().unwrap().len(), Arc::strong_count(&heard)), (2, 1));
 }
 
-/// In a live network callbacks run in a thread of the NIC's, whether a thread of the program's waits or not.
+/// In a live network, callbacks run in a thread of the NIC, even if no thread of the program waits.
 #[test]
 fn callbacks_of_a_live_network_need_no_waiting_thread() {
     let network = Network::new(1, Config::default().live());
@@ -201,7 +201,7 @@ fn callbacks_of_a_live_network_need_no_waiting_thread() {
     b.post_recv(0, 0, 50);
     a.post_send(0, 0, 50, None);
     a.post_send(1, 0, 50, None);
-    // No call of this thread makes time pass.
+    // No call of this thread advances time.
     let [first, second] = [(); 2].map(|()| told.recv_timeout(Duration::from_secs(10)).unwrap());
     assert_eq!((first.1, second.1), (50, ErrorCode::RecvqEmpty as u32));
     assert!(first.0 == second.0 && first.0 != std::thread::current().id());

@@ -1,10 +1,10 @@
-//! Frames that are corrupt on their way.
+//! Tests of frames that become corrupt on their way.
 
 use crate::common::{RELIABLE, open, pair, seeds};
 use core::time::Duration;
 use via_sim::{Config, Link, Network};
 
-/// Each corrupt frame is found by the node that it comes to, and costs nothing but itself.
+/// The receiving node detects each corrupt frame, and only this frame is lost.
 #[test]
 fn corrupt_frames_are_counted_and_sent_again() {
     seeds(20, |seed| {

@@ -1,10 +1,10 @@
-//! The simulator, from its network up.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["config", "driver", "port"],
     &["network"],
-    // What a program holds in its hands.
+    // Types for programs.
     &["nic"],
 ];
 

@@ -1,4 +1,4 @@
-//! Bytes are sent from the program's own memory. What becomes of a message if the program has that back before all has arrived.
+//! Sends from the program's own memory: tests of messages whose memory the program gets back before they have arrived.
 
 use crate::common::{Choices, End, RELIABLE, open, open_memory, pair, seeds};
 use core::cell::Cell;
@@ -7,11 +7,11 @@ use via_sim::{Config, Link, Network, SimNic};
 
 const LEN: usize = 20_000;
 
-/// What a program does with memory from which a message is being sent.
+/// An action of a program on memory from which a message is being sent.
 type Deed = fn(&SimNic, &End, via::MemHandle);
 
-/// Posts a send, does that at any moment, and writes over the memory; whether the message has arrived. If so it is the one that was
-/// posted.
+/// Posts a send, executes `deed` at a random moment, and overwrites the memory. Returns true if the message has
+/// arrived. It must then be unchanged.
 fn arrives(seed: u64, deed: Deed) -> bool {
     let mut choices = Choices::new(seed);
     let faults = Link::faulty(choices.below(20) as f64 / 100.0);
@@ -30,7 +30,7 @@ fn arrives(seed: u64, deed: Deed) -> bool {
     for _ in 0..choices.below(60) {
         network.step();
     }
-    // Until it is done the memory is the NIC's.
+    // The NIC owns the memory until the send completes.
     let is_done = !a.sent().is_empty();
     deed(&nic, &a, handle);
     memory.write(0, &[0xEE; LEN]);
@@ -44,7 +44,7 @@ fn arrives(seed: u64, deed: Deed) -> bool {
     has_come
 }
 
-/// Tries it at many moments, at some of which the message has to arrive though it was not done.
+/// Executes `deed` at many moments. At some of them the message must arrive although its send was not complete.
 fn tries(deed: Deed) {
     let arrived = Cell::new(0);
     seeds(200, |seed| arrived.set(arrived.get() + u32::from(arrives(seed, deed))));

@@ -1,4 +1,4 @@
-//! Scale, and the same story again.
+//! Tests of scale and of determinism.
 
 use crate::common::{Choices, End, RELIABLE, open, seeds};
 use core::time::Duration;
@@ -7,7 +7,7 @@ use via::cq::Attach;
 use via::{CompletionQueue, Nic, Reliability, Vi, ViAttributes, WorkQueueKind};
 use via_sim::{Change, Config, Link, Log, Network};
 
-/// Four thousand VIs on a hundred nodes, each NIC with one completion queue.
+/// Runs four thousand VIs on a hundred nodes. Each NIC has one completion queue.
 #[test]
 fn thousands_of_vis_on_many_nodes() {
     const NODES: usize = 100;
@@ -29,7 +29,7 @@ fn thousands_of_vis_on_many_nodes() {
         };
         ends.push((0..EACH).map(vi).collect::<Vec<_>>());
     }
-    // VI i of a node is connected to a VI of another, across the ring, by peer requests.
+    // VI i of a node is connected to a VI of another node, across the ring, by peer requests.
     let partner = |n: usize, i: usize| match i % 2 {
         0 => ((n + i / 2 + 1) % NODES, i + 1),
         _ => ((n + NODES - i / 2 - 1) % NODES, i - 1),
@@ -74,7 +74,7 @@ fn thousands_of_vis_on_many_nodes() {
     assert_eq!(network.connection_ends(), 0);
 }
 
-/// A little of everything, by chance.
+/// Executes a random mix of operations.
 fn story(network: &Network, choices: &mut Choices) {
     let nics: Vec<_> = (0..4).map(|n| network.nic(&format!("node{n}"))).collect();
     let levels = [RELIABLE[0], RELIABLE[1], Reliability::UNRELIABLE];
@@ -101,7 +101,7 @@ fn story(network: &Network, choices: &mut Choices) {
         let place = from.place(100 + round);
         let descriptor = from.memory.descriptor_at(place.address).unwrap();
         descriptor.prepare(&[from.data(1 << 15, len)], Some(round as u32)).unwrap();
-        // Not every VI is connected.
+        // Some VIs are not connected.
         let _ = from.vi.post_send(place);
         network.run_for(Duration::from_micros(choices.below(300) as u64));
     }

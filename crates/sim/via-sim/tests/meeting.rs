@@ -1,4 +1,4 @@
-//! VIs find each other, or do not.
+//! Tests of VIs that find each other or fail to.
 
 use crate::common::{Choices, End, RELIABLE, open, seeds, until};
 use core::time::Duration;
@@ -8,7 +8,7 @@ use via_sim::{Config, Link, Network};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Whatever is lost or repeated: exactly one connection for each accepted request.
+/// In spite of lost and repeated frames, there is exactly one connection for each accepted request.
 #[test]
 fn requests_survive_a_bad_network() {
     seeds(200, |seed| {
@@ -33,7 +33,7 @@ fn requests_survive_a_bad_network() {
             let listener = b_nic.listen(&address).unwrap();
             let mut connection = until(&network, || {
                 if let Some(result) = a.vi.request_done() {
-                    // It was there before the listener; a late duplicate of it must not count.
+                    // The request came before the listener. A late duplicate of it must have no effect.
                     assert_eq!(result.unwrap_err(), ConnectError::NoMatch);
                     request();
                 }
@@ -64,7 +64,7 @@ fn requests_survive_a_bad_network() {
     });
 }
 
-/// Both at once, one long before the other, and one that gives up: peers meet if both are there.
+/// Two peers meet if both are there: both at once, one long before the other, or after one has given up.
 #[test]
 fn peers_meet() {
     seeds(300, |seed| {
@@ -80,7 +80,7 @@ fn peers_meet() {
             end.vi.connect_peer_request(&addresses[i], &addresses[1 - i], timeout).unwrap();
         };
         if choices.below(3) == 0 {
-            // The first gives up before the second comes, and tries again.
+            // The first peer gives up before the second comes, and tries again.
             request(&ends[first], first, Some(Duration::from_micros(100)));
             network.run();
             let result = ends[first].vi.connect_peer_done();
@@ -90,7 +90,7 @@ fn peers_meet() {
         for i in order {
             request(&ends[i], i, LONG);
             assert_eq!(ends[i].vi.state(), ViState::ConnectPending);
-            // Steps would run into the timeouts.
+            // Steps would reach the timeouts, so only a short time passes.
             network.run_for(Duration::from_micros([1, 60, 3_000][choices.below(3)]));
         }
         for i in order {
@@ -129,7 +129,7 @@ fn peers_that_do_not_match_are_both_told() {
     }
 }
 
-/// Many pairs look for each other through the same two addresses, at once.
+/// Many pairs meet through the same two addresses at once.
 #[test]
 fn many_peers_at_one_address_meet_in_pairs() {
     seeds(30, |seed| {
@@ -170,7 +170,7 @@ fn parameters_and_states_are_checked() {
     let nowhere = via::NetAddress::new(b"nowhere", b"x");
     assert_eq!(vi.connect_request(&here, &nowhere, LONG), Err(ConnectError::NoMatch));
 
-    // An attempt under way: not idle, and a disconnect ends it.
+    // During an attempt the VI is not idle, and a disconnect ends the attempt.
     vi.connect_peer_request(&here, &there, LONG).unwrap();
     assert!(matches!(vi.request(&here, &there, LONG), Err(ConnectError::State(_))));
     assert!(vi.set_attributes(open(RELIABLE[1])).is_err());
@@ -182,7 +182,7 @@ fn parameters_and_states_are_checked() {
     let rdma_read = ViAttributes { enable_rdma_read: true, ..open(Reliability::UNRELIABLE) };
     assert!(vi.set_attributes(rdma_read).is_err());
 
-    // A request that is given up is gone for a listener that waits, and fails for one that accepts it late.
+    // A request that has been given up is gone for a waiting listener. It fails for a listener that accepts it late.
     let listener = b.listen(&there).unwrap();
     vi.request(&here, &there, Some(Duration::from_millis(1))).unwrap();
     let connection = until(&network, || listener.poll());
@@ -200,7 +200,7 @@ fn parameters_and_states_are_checked() {
     assert_eq!(connection.accept(&other.vi).unwrap_err().error, ConnectError::Reliability);
     assert_eq!(until(&network, || vi.request_done()), Err(ConnectError::Reliability));
 
-    // No event can end this wait: it does not hang.
+    // No event can end this wait, and it must not hang.
     assert_eq!(b.connect_wait(&there, None).err(), Some(ConnectError::Timeout));
     let before = network.now();
     let short = Some(Duration::from_millis(3));

@@ -1,4 +1,4 @@
-//! The network comes apart.
+//! Tests of partitions of the network.
 
 use crate::common::{Choices, Errors, RELIABLE, connect, errors, open, pair, seeds};
 use core::time::Duration;
@@ -27,7 +27,7 @@ fn a_partition_breaks_reliable_connections() {
         let at = network.now().after(Duration::from_nanos(choices.below(200_000) as u64));
         network.change(at, Change::Partition([a_nic.node()].into()));
         network.run();
-        // A beginning arrived; the sender knows of no more than that.
+        // The first messages arrived. The sender does not know of more than these.
         let got = b.received();
         assert!(got.iter().enumerate().all(|(n, done)| {
             done.result() == Ok(LEN as u32) && b.bytes(n * LEN, LEN) == vec![n as u8; LEN]
@@ -37,7 +37,7 @@ fn a_partition_breaks_reliable_connections() {
         assert_eq!(sent.len(), 20);
         assert!(good <= got.len());
         if good == 20 {
-            // All was over before the partition, which neither end has noticed then.
+            // All transfers were complete before the partition, so neither end has noticed it.
             assert_eq!(a.vi.state(), ViState::Connected);
             return;
         }
@@ -47,13 +47,13 @@ fn a_partition_breaks_reliable_connections() {
         assert_eq!((a.vi.state(), a.vi.cause()), (ViState::Error, Some(Cause::PeerDied)));
         let codes: Vec<_> = told_a.take().iter().map(|error| error.code).collect();
         assert_eq!(codes, [ErrorCode::ConnLost]);
-        // The other side has nothing to send, so it does not know, until it tries.
+        // The other side has nothing to send, so it does not notice the partition until it sends.
         assert_eq!((b.vi.state(), told_b.take()), (ViState::Connected, vec![]));
         b.post_send(200, 0, 10, None);
         network.run();
         assert_eq!(errors(&b.sent()), [Status::TRANSPORT_ERROR]);
         assert_eq!(told_b.take()[0].code, ErrorCode::ConnLost);
-        // Healed, and connected again, they are as new.
+        // After healing and reconnecting, the ends work as before.
         network.change(network.now(), Change::Heal);
         a.vi.disconnect();
         b.vi.disconnect();
@@ -67,7 +67,7 @@ fn a_partition_breaks_reliable_connections() {
     });
 }
 
-/// After the heal a far side that still believes in the connection is told that it is over.
+/// A peer that still believes in the connection after the partition is notified that it is over.
 #[test]
 fn a_partition_that_only_one_side_noticed() {
     let network = Network::new(5, Config::default());
@@ -85,7 +85,7 @@ fn a_partition_that_only_one_side_noticed() {
     assert_eq!(errors(&b.received()), [Status::DESC_FLUSHED_ERROR]);
 }
 
-/// A partition shorter than the retransmissions' patience is only a pause.
+/// A partition that is shorter than the limit of retransmissions is only a pause.
 #[test]
 fn a_short_partition_is_a_pause() {
     let network = Network::new(5, Config::default());

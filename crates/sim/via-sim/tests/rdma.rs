@@ -1,4 +1,4 @@
-//! RDMA: writes, reads, fences, and what is not allowed.
+//! Tests of RDMA writes, reads and fences, and of refused RDMA.
 
 use crate::common::{Choices, End, Errors, RELIABLE, connect, errors, open, pair, seeds};
 use via::{
@@ -19,7 +19,7 @@ fn writes_and_reads_move_bytes() {
             let len = choices.below(1 << 16) + 1;
             let bytes = choices.bytes(len);
             a.write(0, &bytes);
-            // Written, and read back to another place, in that order.
+            // The data is written and then read back to another place.
             a.post_rdma(0, WRITE, b.remote(1 << 16), (0, len), None);
             a.post_rdma(1, READ, b.remote(1 << 16), (1 << 16, len), None);
             network.run();
@@ -31,7 +31,7 @@ fn writes_and_reads_move_bytes() {
             assert!(b.bytes(1 << 16, len) == bytes && a.bytes(1 << 16, len) == bytes);
             b.nothing_posted();
         }
-        // With immediate data a receive is consumed, none of whose memory is touched.
+        // A write with immediate data consumes a receive, but does not touch the receive's memory.
         b.post_recv(0, 0, 4);
         a.post_rdma(2, WRITE, b.remote(1 << 17), (0, 100), Some(0xfeed));
         network.run();
@@ -42,7 +42,7 @@ fn writes_and_reads_move_bytes() {
     });
 }
 
-/// A send that carries what a read brings must wait for it.
+/// A send of data that a read brings must wait for the read.
 #[test]
 fn a_fence_waits_for_reads() {
     for fence in [Control::QFENCE, Control::empty()] {
@@ -64,7 +64,7 @@ fn a_fence_waits_for_reads() {
     }
 }
 
-/// Ways for an RDMA not to be allowed at its target.
+/// Tries the RDMA operations that the target must refuse.
 fn forbidden(way: usize, network: &Network, control: Control, immediate: Option<u32>) {
     let read = control == READ;
     let [a_nic, b_nic] = ["a", "b"].map(|name| network.nic(name));
@@ -132,7 +132,7 @@ fn what_is_not_allowed_breaks_and_touches_nothing() {
     }
 }
 
-/// The initiator's own memory is checked too, for a read when its answer comes.
+/// The initiator's own memory is checked too; for a read, when the answer arrives.
 #[test]
 fn the_initiators_memory_is_checked_at_the_access() {
     let network = Network::new(3, Config::default());
@@ -145,7 +145,7 @@ fn the_initiators_memory_is_checked_at_the_access() {
     descriptor.prepare_rdma(READ, b.remote(0), &[data], None).unwrap();
     b.write(0, &[3; 100]);
     a.vi.post_send(place).unwrap();
-    // The doorbell is heard, the request is on its way; then the memory goes.
+    // The NIC has sent the request. After that the memory is deregistered.
     network.step();
     a_nic.deregister_mem(handle).unwrap();
     network.run();

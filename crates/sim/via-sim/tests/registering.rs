@@ -1,10 +1,10 @@
-//! What registering costs where it is not free.
+//! Tests of the cost of registering.
 
 use core::time::Duration;
 use via::{MemAttributes, Memory, Nic};
 use via_sim::{Config, Network, Registering};
 
-/// How long it takes to register so many bytes and to deregister them.
+/// Returns the time of registering `bytes` bytes, and of deregistering them.
 fn took(config: Config, bytes: usize) -> [Duration; 2] {
     let network = Network::new(1, config);
     let nic = network.nic("a");
@@ -32,10 +32,10 @@ fn registering_takes_virtual_time_by_pages() {
     }
 }
 
-/// What 4 bytes take, registered and deregistered, with so many bytes registered beside.
+/// Returns the time of registering and deregistering 4 bytes, with `held` other bytes registered.
 fn beside(costs: Registering, held: usize) -> Duration {
     let network = Network::new(1, Config::default().registering(costs));
-    // What another node has registered is not this one's.
+    // Memory that another node has registered must not count.
     let (nic, other) = (network.nic("a"), network.nic("b"));
     let memory = [Memory::zeroed(held.max(1)), Memory::zeroed(8 << 20), Memory::zeroed(4)];
     let attributes = MemAttributes::default();
@@ -49,7 +49,7 @@ fn beside(costs: Registering, held: usize) -> Duration {
     took
 }
 
-/// ICS 2001, section 4.1.
+/// Checks the costs against ICS 2001, section 4.1.
 #[test]
 fn the_laws_of_m_via_and_clan() {
     let micros = |tenths: u64| Duration::from_nanos(tenths * 100);
@@ -67,8 +67,7 @@ fn a_nic_says_whether_registering_is_free() {
     assert!(!free(Config::default().registering(Registering::PUBLISHED)));
 }
 
-/// ICS 2001, table 3: from 4 bytes to 32 KB a copying send gains 272 µs on the native VIA, and copies
-/// twice.
+/// Checks ICS 2001, table 3. From 4 bytes to 32 KB a copying send takes 272 µs more than native VIA, and copies twice.
 #[test]
 fn published_costs_cross_those_of_copying_at_1_kb() {
     let copying = |bytes: u32| Duration::from_nanos(272_000 / 2) * bytes / 32_768;

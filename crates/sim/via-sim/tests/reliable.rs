@@ -1,4 +1,4 @@
-//! Reliable levels: exactly once, in order, whatever the network does.
+//! Tests of the reliable levels: exactly once, in order, on any network.
 
 use crate::common::{Choices, End, RELIABLE, errors, open, pair, seeds};
 use via::{Vi, ViState};
@@ -7,11 +7,11 @@ use via_sim::{Config, Link, Network};
 const SLOTS: usize = 16;
 const SLOT: usize = 64 << 10;
 
-/// One direction of a conversation: what was sent, and what has arrived of it.
+/// One direction of a conversation: the sent messages, and the received ones.
 struct Flow<'e> {
     from: &'e End,
     to: &'e End,
-    /// First slots of both ends' memory that belong to this direction.
+    /// First slot in both ends' memory that belongs to this direction.
     base: usize,
     sent: Vec<(Vec<u8>, Option<u32>)>,
     sends_done: usize,
@@ -28,7 +28,7 @@ impl<'e> Flow<'e> {
         (self.base + n % SLOTS) * SLOT
     }
 
-    /// Posts receives as far as there are slots.
+    /// Posts receives in all free slots.
     fn receive(&mut self) {
         while self.posted < self.received + SLOTS {
             let n = self.posted;
@@ -37,7 +37,7 @@ impl<'e> Flow<'e> {
         }
     }
 
-    /// Sends a message, if a receive is there for it.
+    /// Sends a message, if a receive is posted for it.
     fn send(&mut self, choices: &mut Choices) {
         let n = self.sent.len();
         if n >= self.posted || n >= self.sends_done + SLOTS {
@@ -47,14 +47,14 @@ impl<'e> Flow<'e> {
         let len = choices.below(limit + 1);
         let bytes = choices.bytes(len);
         let immediate = (choices.below(3) == 0).then_some(n as u32);
-        // Sends use the places behind the receives of the other direction.
+        // Sends use the slots after the receives of the other direction.
         self.from.write((2 * SLOTS + n % SLOTS) * SLOT, &bytes);
         let place = 2 * SLOTS + n % SLOTS;
         self.from.post_send(place, place * SLOT, bytes.len(), immediate);
         self.sent.push((bytes, immediate));
     }
 
-    /// Takes what is done, and compares.
+    /// Takes completed descriptors, and compares the messages.
     fn look(&mut self) {
         for done in self.from.sent() {
             let n = self.sends_done;
@@ -95,8 +95,8 @@ fn exactly_once_and_in_order() {
         let config = Config {
             mtu: [64, 1460, 4096, 9000][choices.below(4)],
             window: [1, 4, 32][choices.below(3)],
-            // A third of the packets may be lost each way: twenty times in a row is not rare
-            // enough for millions of them.
+            // Up to a third of the packets is lost in each direction. With millions of packets, twenty losses in a row
+            // do occur.
             retransmit_tries: 80,
             ..Config::default().over(link(&mut choices))
         };
@@ -121,7 +121,7 @@ fn exactly_once_and_in_order() {
             flow.look();
             assert_eq!((flow.received, flow.sends_done), (flow.sent.len(), flow.sent.len()));
         }
-        // The end comes after everything that was sent, and once.
+        // The end of the connection comes after all sent messages, and once.
         a.vi.disconnect();
         network.run();
         assert_eq!((a.vi.state(), b.vi.state()), (ViState::Idle, ViState::Error));
@@ -137,8 +137,8 @@ fn exactly_once_and_in_order() {
     });
 }
 
-/// Both ends at once, with messages under way in both directions: neither listens to the other's
-/// stream any more, and yet both learn at once that all is over.
+/// Both ends disconnect at once while messages are in flight in both directions. Neither end reads the other's stream
+/// any more. Yet both learn at once that the connection is over.
 #[test]
 fn both_ends_disconnect_at_once() {
     seeds(20, |seed| {

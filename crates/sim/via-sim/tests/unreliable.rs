@@ -1,4 +1,4 @@
-//! The unreliable level: at most once, whole, and never the end of the connection.
+//! Tests of the unreliable level: a message arrives at most once and complete, and never ends the connection.
 
 use crate::common::{Choices, Errors, errors, open, pair, seeds};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn at_most_once_and_whole() {
         let mut sent = Vec::new();
         let (mut posted, mut got) = (0, BTreeSet::new());
         for _ in 0..40 {
-            // Sometimes too few.
+            // Sometimes there are too few receives.
             for _ in 0..choices.below(3) {
                 b.post_recv(posted % 80, posted % 80 * SLOT, SLOT);
                 posted += 1;
@@ -67,18 +67,18 @@ fn errors_leave_an_unreliable_vi_connected() {
         assert_eq!((a.vi.state(), b.vi.state()), (ViState::Connected, ViState::Connected), "{n}");
         (done, reports.take())
     };
-    // No receive.
+    // There is no receive.
     a.post_send(0, 0, 8, None);
     let (done, told) = run(1);
     assert_eq!(done, (vec![Status::empty()], vec![]));
     assert_eq!((told[0].code, told[0].resource), (ErrorCode::RecvqEmpty, Resource::Vi));
-    // Too long: the receive reports it, and nothing is written.
+    // The message is too long: the receive reports an error, and no byte is written.
     b.post_recv(0, 0, 7);
     a.write(0, &[1; 8]);
     a.post_send(0, 0, 8, None);
     assert_eq!(run(2), ((vec![Status::empty()], vec![Status::LENGTH_ERROR]), vec![]));
     assert_eq!(b.bytes(0, 8), [0; 8]);
-    // A send from memory that is not the VI's, and one that makes no sense.
+    // One send has memory that does not belong to the VI, and another descriptor is invalid.
     let nowhere = via::DataSegment { handle: 0, ..a.data(0, 8) };
     let descriptor = a.memory.descriptor_at(a.place(0).address).unwrap();
     descriptor.prepare(&[nowhere], None).unwrap();
@@ -89,7 +89,7 @@ fn errors_leave_an_unreliable_vi_connected() {
     let ((sent, received), told) = run(3);
     assert_eq!(sent, [Status::PROTECTION_ERROR, Status::FORMAT_ERROR, Status::empty()]);
     assert_eq!((received, told), (vec![Status::empty()], vec![]));
-    // An RDMA write, allowed and not.
+    // One RDMA write is allowed, and the other is not.
     a.post_rdma(0, Control::OP_RDMAWRITE, b.remote(100), (0, 8), None);
     let beyond = via::RemoteSegment { handle: 0, ..b.remote(100) };
     a.post_rdma(1, Control::OP_RDMAWRITE, beyond, (0, 8), None);
@@ -98,7 +98,7 @@ fn errors_leave_an_unreliable_vi_connected() {
     assert_eq!(b.bytes(100, 8), [1; 8]);
     let codes: Vec<_> = told.iter().map(|error| (error.code, error.operation)).collect();
     assert_eq!(codes, [(ErrorCode::RdmawProt, Control::OP_RDMAWRITE)]);
-    // A partition is no end either; a disconnect is.
+    // A partition does not end the connection, but a disconnect does.
     network.change(network.now(), via_sim::Change::Partition([b_nic.node()].into()));
     a.post_send(0, 0, 8, None);
     assert_eq!(run(5), ((vec![Status::empty()], vec![]), vec![]));

@@ -8,13 +8,13 @@ use sovia_link::stream::{Place, Stream, Verdict};
 use sovia_link::wire::{HEADER, Item, Operation, Part, Payload, Report, Sending};
 use std::collections::VecDeque;
 
-/// Bytes of the longest frame, and those of one that are not a part's.
+/// Length of the longest frame, and the number of its bytes that do not belong to a part.
 pub(super) const FRAME: u32 = 1500;
 const FRAME_HEADER: usize = HEADER + 12 + 16;
-/// The most acknowledgements that an end owes at a time.
+/// Largest number of items received without an acknowledgement.
 const OWED_MAX: u32 = 16;
 
-/// What travels.
+/// A frame between two ends.
 #[derive(Debug, Clone)]
 pub(super) enum Frame {
     Item { sending: Sending, ack: u32, item: Item<Chunk> },
@@ -22,7 +22,7 @@ pub(super) enum Frame {
 }
 
 impl Frame {
-    /// Bytes of the frame.
+    /// Returns the length of the frame in bytes.
     pub(super) fn bytes(&self) -> u32 {
         match self {
             Frame::Item { item, .. } => sovia_link::stream::Load::bytes(item),
@@ -35,17 +35,17 @@ impl Frame {
     }
 }
 
-/// What an end is up to.
+/// Phase of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// Its peer has not answered for so long that it was given up.
+    /// The peer was silent for so long that this end has given up.
     GivenUp,
-    /// Its node has died.
+    /// The node has died.
     Dead,
 }
 
-/// An end.
+/// One end of a stream.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) node: u32,
@@ -53,39 +53,39 @@ pub(super) struct End {
     stream: Stream<Item<Chunk>, Item<Vec<u8>>>,
     assembly: Assembly,
     acks_owed: u32,
-    /// When its timer goes off.
+    /// Time when the end's timer expires.
     pub(super) timer: Option<Time>,
-    /// It is among those of its node that may have something to send.
+    /// True if the end is in its node's list of ends that may have frames to send.
     pub(super) is_ready: bool,
     pub(super) outgoing: Outgoing,
-    /// The number of the next message that arrives.
+    /// Number of the next message to arrive.
     incoming: u64,
-    /// Bytes of its own state, by now and at most.
+    /// Size of the end's own state in bytes, at present and at most.
     pub(super) bytes: u64,
     pub(super) most_bytes: u64,
 }
 
-/// What has been taken in order.
+/// Result of taking received items in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Taken {
-    /// Messages that are complete.
+    /// Number of completed messages.
     pub(super) messages: u32,
-    /// Bytes of messages, complete or not.
+    /// Number of message bytes, of complete messages or not.
     pub(super) bytes: u64,
 }
 
 /// Messages that an end sends.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// How many it sends in all; none where the flow goes the other way alone.
+    /// Number of messages to send; 0 if the flow has only the other direction.
     pub(super) all: u32,
     pub(super) posted: u32,
-    /// The last item of each message that has not been acknowledged.
+    /// Number of the last item of each message without an acknowledgement.
     lasts: VecDeque<u64>,
-    /// When each message that has not arrived was posted.
+    /// Posting time of each message that has not arrived.
     pub(super) posted_at: VecDeque<Time>,
     pub(super) arrived: u32,
-    /// Bytes that have arrived, of whole messages or not.
+    /// Number of bytes that have arrived, of complete messages or not.
     pub(super) arrived_bytes: u64,
 }
 
@@ -95,7 +95,7 @@ impl Outgoing {
     }
 }
 
-/// The bytes of the message of that number from a node.
+/// Returns the bytes of message `number` from a node.
 fn message(node: u32, number: u64, len: u32) -> Vec<u8> {
     let mut bytes = vec![number as u8 ^ node as u8; len as usize];
     let name = (u64::from(node) << 32 | number).to_be_bytes();
@@ -105,7 +105,7 @@ fn message(node: u32, number: u64, len: u32) -> Vec<u8> {
 }
 
 impl End {
-    /// The first items of the two ends have those numbers: this end's, and its peer's.
+    /// Makes an end. `first` has the numbers of the first items: this end's, and its peer's.
     pub(super) fn new(scenario: &Scenario, node: u32, first: (u64, u64)) -> End {
         let (timing, window) = (scenario.timing, scenario.window);
         let stream = Stream::controlled(timing, window, (scenario.control, FRAME), first);
@@ -124,7 +124,7 @@ impl End {
         }
     }
 
-    /// Posts messages, as many as may be under way.
+    /// Posts messages, as many as may be in progress.
     pub(super) fn post(&mut self, scenario: &Scenario, now: Time) {
         let outgoing = &mut self.outgoing;
         while outgoing.posted < outgoing.all && outgoing.lasts.len() < scenario.depth as usize {
@@ -140,7 +140,8 @@ impl End {
         }
     }
 
-    /// The next frame: as an agent's channel does, an item that acknowledges as well, or an acknowledgement alone.
+    /// Returns the next frame. Like an agent's channel, prefers an item with an acknowledgement to an acknowledgement
+    /// alone.
     pub(super) fn next_out(&mut self, now: Time) -> Option<Frame> {
         if self.phase != Phase::Open {
             return None;
@@ -156,7 +157,7 @@ impl End {
         Some(Frame::Ack(Box::new(self.stream.report(now))))
     }
 
-    /// A frame has come from the node `from`; what can be taken with it.
+    /// Handles a frame from the node `from`. Returns the data that can be taken after it.
     pub(super) fn came(&mut self, from: u32, frame: Frame, marked: bool, now: Time) -> Taken {
         if self.phase != Phase::Open {
             return Taken::default();
@@ -210,7 +211,7 @@ impl End {
         taken
     }
 
-    /// Takes what is in order by now.
+    /// Takes the items that are in order.
     fn take(&mut self, from: u32, taken: &mut Taken) {
         while let Some((_, item)) = self.stream.take() {
             let Item::Part(part) = item else { unreachable!("parts alone are sent") };
@@ -219,7 +220,7 @@ impl End {
         }
     }
 
-    /// Adds a part to its message, and compares the message with what was sent if it is whole.
+    /// Adds a part to its message. Compares a complete message with the sent one.
     fn add<B: Payload + AsRef<[u8]>>(&mut self, from: u32, part: &Part<B>, taken: &mut Taken) {
         taken.bytes += part.bytes.as_ref().len() as u64;
         let Some(whole) = self.assembly.add(part) else { return };
@@ -229,7 +230,7 @@ impl End {
         taken.messages += 1;
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub(super) fn tick(&mut self, now: Time) {
         if self.phase == Phase::Open && self.stream.tick(now) == Verdict::Hopeless {
             self.phase = Phase::GivenUp;
@@ -244,7 +245,7 @@ impl End {
         self.stream.counts()
     }
 
-    /// Bytes of its own state by now: what a channel has of the same kind, and the stream's queues.
+    /// Returns the size of the end's own state in bytes: the parts that a channel also has, and the stream's queues.
     pub(super) fn state_bytes(&self) -> u64 {
         (size_of_val(&self.stream) + size_of_val(&self.assembly) + self.stream.heap_bytes()) as u64
     }

@@ -1,4 +1,4 @@
-//! Ends, nodes and the network as they run.
+//! Running ends, nodes and network.
 //!
 //! - `end`: one end of a stream, with the messages that it sends and receives;
 //! - `node`: a node's network card: a short ring of frames, and the ends that wait for room in it;

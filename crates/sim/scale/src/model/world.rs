@@ -12,17 +12,17 @@ use sovia_link::Time;
 use sovia_simnet::{Change, Event, Net, NodeId, Part};
 use std::collections::BTreeMap;
 
-/// Bytes that Ethernet, IP and UDP put around a frame, the pause between two frames included.
+/// Bytes that Ethernet, IP and UDP add to a frame, including the gap between two frames.
 const AROUND: u32 = 38 + 28;
-/// Flows begin within this time.
+/// Time within which flows begin.
 const BEGIN: u64 = 10_000;
 
-/// What timers are for.
+/// Purpose of a timer.
 #[derive(Debug, Clone, Copy)]
 enum Timer {
     /// An end begins to send.
     Begin(u32),
-    /// An end's stream is to be told the time.
+    /// An end's stream must handle the passing of time.
     End(u32),
     /// A node's card has room again.
     Card(u32),
@@ -37,22 +37,22 @@ struct World<'s> {
     scenario: &'s Scenario,
     net: Net<Addressed, Timer>,
     nodes: Vec<Node>,
-    /// The ends of a stream are neighbours: an even number, and the next one.
+    /// Ends of streams. The two ends of a stream have an even number and the next one.
     ends: Vec<End>,
     latencies: Vec<u64>,
     last_arrival: Time,
-    /// Bytes of messages that have arrived, and how many there are to be.
+    /// Number of message bytes that have arrived, and that are expected in total.
     arrived: u64,
     bytes: u64,
-    /// Jain's index when half of them had; the goodput when nine tenths of them had.
+    /// Jain's index when half of the bytes had arrived; goodput when nine tenths of them had.
     fairness: Option<u32>,
     bulk: Option<u32>,
 }
 
-/// Plays a scenario, until nothing is left to happen.
+/// Runs a scenario until no event is left.
 ///
 /// # Panics
-/// If a message does not arrive as it was sent, or an end is told of what it has not sent.
+/// Panics if a message arrives changed, or if an end gets an acknowledgement of an unsent item.
 pub fn run(scenario: &Scenario) -> Outcome {
     let flows = flows(scenario);
     let mut world = World::new(scenario, &flows);
@@ -84,7 +84,7 @@ impl World<'_> {
         for &(from, to) in flows {
             let pair = (from.min(to), from.max(to));
             let first = *streams.entry(pair).or_insert_with(|| {
-                // Epochs, which both ends draw.
+                // Random epochs, one from each end.
                 let (a, b) = (random.next_u32().into(), random.next_u32().into());
                 let other = End::new(scenario, pair.1, (b, a));
                 ends.extend([End::new(scenario, pair.0, (a, b)), other]);
@@ -173,7 +173,7 @@ impl World<'_> {
         self.progress(id);
     }
 
-    /// Posts and sends what an end may by now.
+    /// Posts and sends what an end may send by now.
     fn progress(&mut self, id: u32) {
         let now = self.now();
         let end = &mut self.ends[id as usize];
@@ -188,13 +188,13 @@ impl World<'_> {
         self.account(id);
     }
 
-    /// Lets a node's ends send in turn, as long as there is room in its ring.
+    /// Lets a node's ends send in turn, while its ring has room.
     fn transmit(&mut self, node: u32) {
         let now = self.now();
         while let Some(&id) = self.nodes[node as usize].ready.front() {
             let sent_by = link_time(self.net.sent_by(NodeId(node)));
             if sent_by.since(now) > RING {
-                // Half of the ring is to be empty.
+                // Checks again when half of the ring is empty.
                 let at = Time::from_nanos(sent_by.nanos() - RING.as_nanos() as u64 / 2);
                 if self.nodes[node as usize].looks_at.is_none() {
                     self.nodes[node as usize].looks_at = Some(at);
@@ -221,7 +221,7 @@ impl World<'_> {
         }
     }
 
-    /// Counts an end's memory anew.
+    /// Updates the count of an end's memory.
     fn account(&mut self, id: u32) {
         let end = &mut self.ends[id as usize];
         let node = &mut self.nodes[end.node as usize];
@@ -240,7 +240,7 @@ impl World<'_> {
         fairness(&self.senders().map(|end| end.outgoing.arrived_bytes).collect::<Vec<_>>())
     }
 
-    /// How long the network needs at least for what has arrived.
+    /// Returns the shortest time that the network needs for the bytes that have arrived.
     fn least(&self) -> Duration {
         let flow = |(id, end): (usize, &End)| {
             (end.node, self.ends[id ^ 1].node, end.outgoing.arrived_bytes)

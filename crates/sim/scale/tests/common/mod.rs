@@ -1,12 +1,12 @@
-//! Tables that are kept beside the tests.
+//! Tables stored beside the tests.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// Compares a table with the one that is kept under that name. With the variable `ACCEPT` set, it is kept in its place.
+/// Compares a table with the stored table `name`. With the variable `ACCEPT`, stores the table instead.
 ///
 /// # Panics
-/// With each line that differs.
+/// Panics with each line that differs.
 #[track_caller]
 pub(crate) fn compare(name: &str, table: &str) {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tables", name].iter().collect();

@@ -1,4 +1,4 @@
-//! Two ends of a connection in a network that the test steps itself.
+//! Two ends of a connection in a network that the test steps.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 
 use core::time::Duration;
@@ -10,17 +10,17 @@ use via::{
 };
 use via_sim::{Network, SimCq, SimNic, SimVi};
 
-/// Bytes from one descriptor to the next, for up to six segments.
+/// Distance between descriptors in bytes, for up to six segments.
 const DESCRIPTOR: usize = 128;
-/// Descriptors of an end.
+/// Number of an end's descriptors.
 pub(crate) const DESCRIPTORS: usize = 256;
 const DATA: usize = DESCRIPTOR * DESCRIPTORS;
 
 pub(crate) const RELIABLE: [Reliability; 2] =
     [Reliability::RELIABLE_DELIVERY, Reliability::RELIABLE_RECEPTION];
 
-/// Runs a test for many seeds (times the variable `SEEDS`), or for the one of the variable `SEED`;
-/// a failure says which.
+/// Runs a test for many seeds (times the variable `SEEDS`), or for the seed in the variable `SEED`. Prints the seed of
+/// a failure.
 pub(crate) fn seeds(count: u64, test: impl Fn(u64)) {
     let run = |seed: u64| {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(seed)));
@@ -36,7 +36,7 @@ pub(crate) fn seeds(count: u64, test: impl Fn(u64)) {
     }
 }
 
-/// Everything allowed.
+/// Returns attributes that allow everything.
 pub(crate) fn open(reliability: Reliability) -> ViAttributes {
     ViAttributes {
         reliability,
@@ -51,7 +51,7 @@ pub(crate) fn open_memory() -> MemAttributes {
     MemAttributes { ptag: None, enable_rdma_write: true, enable_rdma_read: true }
 }
 
-/// What an error handler has been told.
+/// Errors that an error handler has received.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Errors(Arc<Mutex<Vec<AsyncError>>>);
 
@@ -68,7 +68,7 @@ impl Errors {
     }
 }
 
-/// A VI with memory to use it.
+/// A VI with its memory.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) vi: SimVi,
@@ -144,7 +144,7 @@ impl End {
         bytes
     }
 
-    /// Every descriptor of the queue that is done.
+    /// Takes all completed descriptors of the send queue.
     pub(crate) fn sent(&self) -> Vec<Completion> {
         core::iter::from_fn(|| self.vi.send_done().completion()).collect()
     }
@@ -158,12 +158,12 @@ impl End {
     }
 }
 
-/// The error bits of completions, and nothing where all went well.
+/// Returns the error bits of completions, which are empty for successful ones.
 pub(crate) fn errors(completions: &[Completion]) -> Vec<Status> {
     completions.iter().map(|completion| completion.status.errors()).collect()
 }
 
-/// Lets things happen until there is something to see.
+/// Executes events until `look` returns a value.
 #[track_caller]
 pub(crate) fn until<R>(network: &Network, mut look: impl FnMut() -> Option<R>) -> R {
     loop {
@@ -174,7 +174,7 @@ pub(crate) fn until<R>(network: &Network, mut look: impl FnMut() -> Option<R>) -
     }
 }
 
-/// Connects two ends: the first to the second.
+/// Connects two ends. The first requests the connection.
 #[track_caller]
 pub(crate) fn connect(network: &Network, client: (&SimNic, &End), server: (&SimNic, &End)) {
     let address = server.0.address(b"server");
@@ -185,7 +185,7 @@ pub(crate) fn connect(network: &Network, client: (&SimNic, &End), server: (&SimN
     until(network, || client.1.vi.request_done()).unwrap();
 }
 
-/// Two NICs, and a connected end on each.
+/// Makes two NICs with a connected end each.
 pub(crate) fn pair(
     network: &Network,
     bytes: usize,
@@ -200,7 +200,7 @@ pub(crate) fn pair(
     [a, b]
 }
 
-/// A source of choices for a test.
+/// A source of random choices for a test.
 #[derive(Debug)]
 pub(crate) struct Choices(rand_chacha::ChaCha8Rng);
 
