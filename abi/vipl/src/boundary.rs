@@ -1,13 +1,14 @@
-//! What every exported function has around it.
+//! Code around every exported function.
 
 use std::time::Duration;
 
 use via::ReturnCode;
 
-/// What a function of C comes to: nothing, or a code that is not `VIP_SUCCESS`.
+/// Result of a C function: success, or a code other than `VIP_SUCCESS`.
 pub(crate) type Outcome = Result<(), ReturnCode>;
 
-/// Runs the body of an exported function and returns its code. A panic is a defect of this library: it ends the program.
+/// Runs the body of an exported function and returns its code. A panic is a defect of this library, and aborts the
+/// program.
 #[inline]
 pub(crate) fn enter(body: impl FnOnce() -> Outcome) -> ReturnCode {
     match body() {
@@ -19,14 +20,14 @@ pub(crate) fn enter(body: impl FnOnce() -> Outcome) -> ReturnCode {
 /// `VIP_INFINITE`.
 const INFINITE: u64 = 0xffff_ffff;
 
-/// A timeout in milliseconds as the traits have it. Programs spell forever as `VIP_INFINITE` or,
-/// where `VIP_ULONG` has 64 bits, as `(VIP_ULONG)-1`.
+/// Converts a timeout in milliseconds. Programs write infinity as `VIP_INFINITE` or, if `VIP_ULONG` has 64 bits, as
+/// `(VIP_ULONG)-1`.
 #[inline]
 pub(crate) fn timeout(ms: u64) -> Option<Duration> {
     (ms < INFINITE).then(|| Duration::from_millis(ms))
 }
 
-/// One line on standard error; a program without one misses it.
+/// Prints a line on standard error. Ignores a failure to print.
 pub(crate) fn complain(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "libvipl: {line}");

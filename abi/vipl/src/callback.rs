@@ -1,7 +1,7 @@
 //! Functions of the program that the library calls.
 //!
-//! They run in a thread of the NIC's. They get handles rather than the things themselves, so
-//! that the program may destroy these at any time, in the callback too.
+//! They run in a thread of the NIC. They get handles and not pointers to the objects. So the program may destroy the
+//! objects at any time, even in the callback.
 
 use crate::boundary::complain;
 use crate::handle::Handle;
@@ -21,8 +21,8 @@ pub type CqFunction = extern "C" fn(Opaque, Handle, Handle, Boolean);
 /// `VIP_ERROR_HANDLER`.
 pub type ErrorFunction = extern "C" fn(Opaque, *mut ErrorDescriptor);
 
-/// The callbacks of a VI or a completion queue: none runs once that has been destroyed, so that the program
-/// may free what they look at.
+/// Callbacks of a VI or completion queue. None runs after this object has been destroyed, so the program may then free
+/// memory that they use.
 #[derive(Debug, Default)]
 pub(crate) struct Callbacks {
     state: Mutex<State>,
@@ -32,7 +32,7 @@ pub(crate) struct Callbacks {
 #[derive(Debug, Default)]
 struct State {
     ended: bool,
-    /// The threads that run one; they may be several where the library has none of its own.
+    /// Threads that run a callback. There may be several if the library has no thread of its own.
     running: Vec<ThreadId>,
 }
 
@@ -41,7 +41,7 @@ impl Callbacks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a callback, unless what it belongs to has been destroyed.
+    /// Runs a callback, unless its object has been destroyed.
     fn run(&self, callback: impl FnOnce()) {
         let me = thread::current().id();
         let mut state = self.state();
@@ -58,8 +58,8 @@ impl Callbacks {
         self.over.notify_all();
     }
 
-    /// What they belong to has been destroyed: returns when none runs but in the calling thread, which may be
-    /// in one itself.
+    /// Records that the object has been destroyed. Waits until no other thread runs a callback. The calling thread
+    /// itself may be in one.
     pub(crate) fn end(&self) {
         let me = thread::current().id();
         let mut state = self.state();
@@ -70,7 +70,7 @@ impl Callbacks {
     }
 }
 
-/// The receive queue's name in completion queues.
+/// Returns `VIP_TRUE` for an entry of the receive queue.
 pub(crate) fn is_recv(entry: &CqEntry) -> Boolean {
     (entry.queue == WorkQueueKind::Recv).into()
 }
@@ -106,7 +106,7 @@ pub(crate) fn for_errors(f: ErrorFunction, context: Opaque, nic: Handle) -> Erro
     })
 }
 
-/// An error as C sees it.
+/// Converts an error to C's structure.
 fn describe(error: &AsyncError, nic: Handle) -> ErrorDescriptor {
     let handle = |context: Option<u64>| context.map_or(Handle::NULL, Handle::from_context);
     ErrorDescriptor {
@@ -120,7 +120,7 @@ fn describe(error: &AsyncError, nic: Handle) -> ErrorDescriptor {
     }
 }
 
-/// What a NIC does with errors until the program says otherwise: a line on standard error.
+/// Returns the default error handler, which prints a line on standard error.
 pub(crate) fn default_error_handler(device: String) -> ErrorHandler {
     Arc::new(move |error: &AsyncError| {
         let mut of = String::new();
@@ -134,7 +134,7 @@ pub(crate) fn default_error_handler(device: String) -> ErrorHandler {
     })
 }
 
-/// An error's name, as the header has it.
+/// Returns an error's name in the header.
 fn name(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::PostDesc => "VIP_ERROR_POST_DESC",

@@ -1,5 +1,4 @@
-//! Connecting a client to a server: `VipConnectWait`, `…Accept`, `…Reject`, `…Request`, and
-//! `VipDisconnect`.
+//! Connections between a client and a server: `VipConnectWait`, `…Accept`, `…Reject`, `…Request`, and `VipDisconnect`.
 
 use crate::boundary::{Outcome, enter, timeout};
 use crate::handle::{Handle, Kind, Table};
@@ -13,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use via::error::ConnectError;
 use via::{Connection, NetAddress, Nic, ReturnCode, Vi, ViAttributes};
 
-/// Every request that waits for an answer.
+/// All requests that wait for an answer.
 static REQUESTS: Table<Request> = Table::new(Kind::Conn);
 
 /// A request for a connection.
 struct Request {
-    /// One thread at a time has anything to do with it.
+    /// Only one thread at a time uses the request.
     connection: Mutex<AnyConnection>,
     nic: Arc<Core>,
 }
@@ -37,7 +36,7 @@ pub extern "C" fn VipConnectWait(
         let nic = NICS.find(nic)?;
         let request = request.required()?;
         let local = local.get_local(nic.core.nic.attributes())?;
-        // Perhaps no request comes for a long time: closing the NIC is refused meanwhile, and does not wait.
+        // The wait may take long. Meanwhile closing the NIC fails and does not wait.
         let nic = nic.keep();
         let place = REQUESTS.reserve()?;
         let connection = nic.core.nic.connect_wait(&local, timeout(wait));
@@ -50,8 +49,8 @@ pub extern "C" fn VipConnectWait(
     })
 }
 
-/// Accepts a request with an idle VI. A VI that is not idle, is another NIC's, or has attributes that do
-/// not match leaves the request for another try.
+/// Accepts a request with an idle VI. The request stays for another attempt if the VI is not idle, belongs to another
+/// NIC, or has attributes that do not match.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectAccept(request: Handle, vi: Handle) -> ReturnCode {
     enter(|| {
@@ -60,7 +59,7 @@ pub extern "C" fn VipConnectAccept(request: Handle, vi: Handle) -> ReturnCode {
         if !own {
             return Err(ReturnCode::InvalidParameter);
         }
-        // The requester has to do its part, for which there is a wait.
+        // The requester has to do its part, which may take a while.
         let open = open.keep();
         REQUESTS.remove(request, |taken| {
             let Request { connection, nic } = taken;
@@ -78,7 +77,7 @@ pub extern "C" fn VipConnectAccept(request: Handle, vi: Handle) -> ReturnCode {
     })
 }
 
-/// Rejects a request. A requester whose attributes did not match a VI that was tried is told so.
+/// Rejects a request. If an accept failed because of attributes, the requester is notified of this reason.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectReject(request: Handle) -> ReturnCode {
     enter(|| {
@@ -106,7 +105,7 @@ pub extern "C" fn VipConnectRequest(
     })
 }
 
-/// The addresses of a request, at this end and at the other.
+/// Returns the local and the remote address of a request.
 pub(crate) fn ends(
     open: &OpenVi,
     local: AddressPointer,
@@ -116,7 +115,7 @@ pub(crate) fn ends(
     Ok((local.get_local(own)?, remote.get(own)?))
 }
 
-/// Hands out the attributes of the VI at the other end, once there is a connection.
+/// Stores the attributes of the peer's VI, if there is a connection.
 pub(crate) fn tell(
     result: Result<ViAttributes, ConnectError>,
     attributes: Out<ViAttributesC>,
@@ -130,8 +129,8 @@ pub(crate) fn tell(
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDisconnect(vi: Handle) -> ReturnCode {
     enter(|| {
-        // Used rather than kept: a callback for what this flushes may destroy the VI, and then
-        // waits for the little that is left to do here.
+        // Used and not kept: a callback for descriptors that this call flushes may destroy the VI. It then waits for
+        // the short rest of this call.
         let open = VIS.find(vi)?;
         open.vi.disconnect();
         let_go(open);

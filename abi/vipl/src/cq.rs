@@ -1,5 +1,4 @@
-//! Completion queues: `VipCreateCQ`, `VipCQDone` and the rest. What cLAN adds is in
-//! [`crate::tagging`].
+//! Completion queues: `VipCreateCQ`, `VipCQDone` and others. cLAN's additions are in [`crate::tagging`].
 
 use crate::boundary::{Outcome, enter, timeout};
 use crate::callback::{self, Callbacks, CqFunction};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use via::cq::CqEntry;
 use via::{CompletionQueue, Nic, ReturnCode};
 
-/// Every completion queue.
+/// All completion queues.
 pub(crate) static CQS: Table<OpenCq> = Table::new(Kind::Cq);
 
 /// A completion queue.
@@ -71,7 +70,7 @@ pub extern "C" fn VipDestroyCQ(cq: Handle) -> ReturnCode {
     })
 }
 
-/// Changes how many entries a completion queue has room for; those that are in it stay.
+/// Changes the capacity of a completion queue. Its entries stay.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipResizeCQ(cq: Handle, count: Ulong) -> ReturnCode {
     enter(|| CQS.find(cq)?.cq.resize(entries(count)?).map_err(|error| error.code()))
@@ -91,7 +90,7 @@ pub extern "C" fn VipCQDone(cq: Handle, vi: Out<Handle>, recv: Out<Boolean>) -> 
     })
 }
 
-/// Takes the oldest entry, waiting for one.
+/// Waits for an entry and takes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipCQWait(
     cq: Handle,
@@ -105,7 +104,7 @@ pub extern "C" fn VipCQWait(
         if let Some(entry) = look(&open) {
             return tell(entry, vi, recv);
         }
-        // Kept rather than used: destroying it is refused meanwhile, and does not wait.
+        // Kept and not used: destroying the queue fails meanwhile and does not wait.
         let open = open.keep();
         let entry = patiently(&open.nic, timeout(wait), |slice| open.cq.wait(slice));
         tell(entry.map_err(|error| error.code())?, vi, recv)
@@ -128,7 +127,7 @@ fn tell(entry: CqEntry, vi: Out<Handle>, recv: Out<Boolean>) -> Outcome {
     Ok(())
 }
 
-/// Has a callback run, once, with the next entry, which is taken.
+/// Registers a callback for the next entry. It runs once, and the entry is taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipCQNotify(
     cq: Handle,

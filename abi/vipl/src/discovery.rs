@@ -1,16 +1,16 @@
-//! A NIC's address, to be found by programs.
+//! A NIC's address, in the form in which programs discover it.
 
 use crate::pointer::{NetAddressHeader, Opaque};
 
-/// Bytes of a `VIP_NET_ADDRESS`: a program may copy one by assignment.
+/// Size of a `VIP_NET_ADDRESS` in bytes, because a program may copy one by assignment.
 const ADDRESS: usize = size_of::<NetAddressHeader>() + 22;
 
-/// A NIC's address as a `VIP_NET_ADDRESS` without a discriminator. Of 16-bit words, to be aligned
-/// like one.
+/// A NIC's address as a `VIP_NET_ADDRESS` without a discriminator. It consists of 16-bit words, so that it has the
+/// right alignment.
 pub(crate) struct Discovery(Box<[u16]>);
 
 impl Discovery {
-    /// That of a NIC with this address.
+    /// Makes the value for a NIC with this address.
     pub(crate) fn new(host: &[u8]) -> Discovery {
         let words = host
             .chunks(2)
@@ -19,7 +19,7 @@ impl Discovery {
         address.resize(address.len().max(ADDRESS / 2), 0);
         Discovery(address.into())
     }
-    /// Where it lies, as long as the value lives.
+    /// Returns the address of the structure, which is valid while `self` lives.
     pub(crate) fn address(&self) -> Opaque {
         Opaque(self.0.as_ptr().cast_mut().cast())
     }

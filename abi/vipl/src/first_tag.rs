@@ -1,8 +1,8 @@
-//! The tag that stands in where a program names none, and that `VipCreatePtag` gives first.
+//! The tag that stands for the null handle, and that the first `VipCreatePtag` returns.
 //!
-//! On cLAN these were one, and programs rely on it: ARMCI registers its memory with the tag that it
-//! has created and creates its VIs with none. So a program's first tag is the NIC's default one;
-//! tags that it creates beyond are apart from it and from each other.
+//! On cLAN these two tags were one, and programs rely on this. ARMCI registers its memory with the tag that it has
+//! created, and creates its VIs without a tag. So a program's first tag is the NIC's default tag. Further tags differ
+//! from it and from each other.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use via::error::PtagError;
@@ -14,11 +14,11 @@ pub(crate) struct FirstTag(RwLock<Inner>);
 #[derive(Clone, Copy)]
 struct Inner {
     tag: Ptag,
-    /// Whether the program has created it, as it thinks.
+    /// True if the program has created the tag from its own point of view.
     created: bool,
 }
 
-/// The first tag, which is not destroyed meanwhile.
+/// The first tag, which cannot be destroyed while this guard exists.
 pub(crate) struct Held<'a>(RwLockReadGuard<'a, Inner>);
 
 impl Held<'_> {
@@ -28,23 +28,23 @@ impl Held<'_> {
 }
 
 impl FirstTag {
-    /// Makes one.
+    /// Creates a NIC's first tag.
     ///
     /// # Errors
-    /// As for `create_ptag`.
+    /// Like `create_ptag`.
     pub(crate) fn new<N: Nic>(nic: &N) -> Result<FirstTag, PtagError> {
         Ok(FirstTag(RwLock::new(Inner { tag: nic.create_ptag()?, created: false })))
     }
 
-    /// The tag, for as long as it takes to give it to a region or a VI.
+    /// Returns a guard with the tag. Keep it until the tag is given to a region or VI.
     pub(crate) fn held(&self) -> Held<'_> {
         Held(self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Gives the program a tag: this one, or if it has that already another.
+    /// Gives the program a tag: the first tag, or another one if the program has the first already.
     ///
     /// # Errors
-    /// As for the NIC's own.
+    /// Like the NIC's `create_ptag`.
     pub(crate) fn create<N: Nic>(&self, nic: &N) -> Result<Ptag, PtagError> {
         let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if inner.created {
@@ -54,11 +54,11 @@ impl FirstTag {
         Ok(inner.tag)
     }
 
-    /// Destroys a tag of the program's. If it is this one, another takes its place, so that its
-    /// handle is good for nothing any more.
+    /// Destroys a tag of the program. If it is the first tag, another tag replaces it, so that its handle becomes
+    /// invalid.
     ///
     /// # Errors
-    /// As for the NIC's own; [`PtagError::InUse`] for this one if the program did not create it.
+    /// Like the NIC's `destroy_ptag`; [`PtagError::InUse`] for the first tag if the program has not created it.
     pub(crate) fn destroy<N: Nic>(&self, nic: &N, ptag: Ptag) -> Result<(), PtagError> {
         let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if ptag != inner.tag {
@@ -68,7 +68,7 @@ impl FirstTag {
             return Err(PtagError::InUse);
         }
         nic.destroy_ptag(ptag)?;
-        // There is room for one at least, and no other code takes it: tags are made in here only.
+        // The NIC has room for at least this tag, and no other code takes the room: only this module makes tags.
         *inner = Inner { tag: nic.create_ptag()?, created: false };
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Handles: what a program holds of a NIC, a VI, a completion queue, a request for a connection.
+//! Handles, by which a program names a NIC, a VI, a completion queue or a request for a connection.
 //!
-//! A handle is a number: what kind of thing, its place in a table, and how many things that place
-//! has had before. So one that was never given out, that is of another kind of thing, or whose
-//! thing is destroyed is told apart from a good one, whatever other threads do at the moment.
-//! Places are never freed. Finding a thing takes no lock and no exchange ([`crate::hazard`]).
+//! A handle is a number. It consists of the kind of object, the object's place in a table, and the generation of the
+//! place. So a handle that was never given out, of another kind, or of a destroyed object is always recognized as
+//! invalid, whatever other threads do. Places are never freed. A look-up takes no lock and executes no atomic exchange
+//! ([`crate::hazard`]).
 
 use crate::hazard::{self, Hazard};
 use core::fmt;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::ReturnCode;
 
-/// A handle as C has it.
+/// A handle in C's form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Handle(pub(crate) usize);
@@ -26,8 +26,8 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// What a handle is of. As the highest bits of a handle they make it an address where nothing can
-/// be, so that a program which follows it learns of its mistake.
+/// Kind of an object. As the highest bits they make a handle an address where no memory can be. So a program that
+/// dereferences a handle crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -46,14 +46,14 @@ impl Handle {
     /// `NULL`.
     pub const NULL: Handle = Handle(0);
 
-    /// A handle from its parts.
+    /// Makes a handle from its parts.
     #[inline]
     pub(crate) fn new(kind: Kind, generation: u32, number: u32) -> Handle {
         let generation = (generation & GENERATION_MASK) as usize;
         Handle((kind as usize) << KIND_SHIFT | generation << GENERATION_SHIFT | number as usize)
     }
 
-    /// Generation and number of a handle of that kind.
+    /// Returns generation and number of a handle; `None` if it is of another kind.
     #[inline]
     pub(crate) fn parts(self, kind: Kind) -> Option<(u32, u32)> {
         if self.0 >> KIND_SHIFT != kind as usize {
@@ -67,13 +67,13 @@ impl Handle {
         self == Handle::NULL
     }
 
-    /// The handle as VIs' and completion queues' contexts carry it.
+    /// Returns the handle as a context of a VI or completion queue.
     #[inline]
     pub(crate) fn context(self) -> u64 {
         self.0 as u64
     }
 
-    /// A handle from a context.
+    /// Returns the handle in a context.
     #[inline]
     pub(crate) fn from_context(context: u64) -> Handle {
         Handle(context as usize)
@@ -83,11 +83,11 @@ impl Handle {
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
 
-/// What a place's state says beside its generation.
+/// States of a place, stored beside its generation. FREE: the place has no object.
 const FREE: u64 = 0;
-/// Its thing can be used.
+/// The object can be used.
 const LIVE: u64 = 1;
-/// Its thing is being destroyed, which may yet be refused.
+/// The object is being destroyed, which may still fail.
 const CLOSING: u64 = 2;
 
 #[inline]
@@ -97,11 +97,11 @@ fn state(generation: u32, phase: u64) -> u64 {
 
 struct Place<T> {
     state: AtomicU64,
-    /// While LIVE, an `Arc` that the place owns.
+    /// An `Arc` that the place owns while the state is LIVE.
     thing: AtomicPtr<T>,
 }
 
-/// The things of one kind.
+/// The table of all objects of one kind.
 pub(crate) struct Table<T> {
     kind: Kind,
     chunks: [AtomicPtr<Place<T>>; CHUNKS],
@@ -109,19 +109,19 @@ pub(crate) struct Table<T> {
 }
 
 struct Free {
-    /// Places that have been used, the longest free first.
+    /// Places that have been used, with the one that is free for the longest time first.
     numbers: VecDeque<u32>,
-    /// The first that has never been used.
+    /// First place that has never been used.
     fresh: u32,
 }
 
-/// A thing that is in use until this is dropped; meanwhile it is not destroyed.
+/// An object in use. No thread destroys the object before this value is dropped.
 pub(crate) struct Using<T: 'static> {
     thing: *const T,
     _hazard: Hazard,
 }
 
-/// A place for a thing that is being made, whose handle is known already.
+/// A place reserved for an object that is being made. Its handle is known already.
 pub(crate) struct Reservation<T: Send + Sync + 'static> {
     table: &'static Table<T>,
     number: u32,
@@ -133,17 +133,17 @@ impl<T> Deref for Using<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the place's `Arc` is not given up while the hazard names the place (`remove`).
+        // SAFETY: `remove` does not take the place's `Arc` while the hazard names the place.
         unsafe { &*self.thing }
     }
 }
 
 impl<T> Using<T> {
-    /// The thing for longer, across a wait: meanwhile destroying it is refused.
+    /// Returns the object for a longer use, across a wait. Meanwhile destroying the object fails.
     pub(crate) fn keep(self) -> Arc<T> {
-        // SAFETY: `thing` came from `Arc::into_raw`, and the place's `Arc` is still there.
+        // SAFETY: `thing` came from `Arc::into_raw`, and the hazard keeps the place's `Arc` alive.
         unsafe { Arc::increment_strong_count(self.thing) };
-        // SAFETY: this takes over the count that was just added.
+        // SAFETY: this call takes over the reference that was just added.
         unsafe { Arc::from_raw(self.thing) }
     }
 }
@@ -167,14 +167,14 @@ impl<T: Send + Sync + 'static> Table<T> {
         if chunk.is_null() {
             return None;
         }
-        // SAFETY: a chunk has `CHUNK` places, complete when it was stored, and is never freed.
+        // SAFETY: a chunk has `CHUNK` places. It was complete when its pointer was stored, and is never freed.
         Some(unsafe { &*chunk.add(number as usize % CHUNK) })
     }
 
-    /// The thing under a handle.
+    /// Returns the object of a handle.
     ///
     /// # Errors
-    /// `VIP_INVALID_PARAMETER` if there is none.
+    /// `VIP_INVALID_PARAMETER` if there is no such object.
     #[inline]
     pub(crate) fn find(&'static self, handle: Handle) -> Result<Using<T>, ReturnCode> {
         let Some((generation, number)) = handle.parts(self.kind) else {
@@ -185,7 +185,8 @@ impl<T: Send + Sync + 'static> Table<T> {
             let hazard = hazard::publish(core::ptr::from_ref(place) as usize);
             let now = place.state.load(Ordering::Acquire);
             if now == state(generation, LIVE) {
-                // SYNC: stored before LIVE, and not changed while the hazard is there.
+                // SYNC: `fill` stores this pointer before it stores LIVE with Release, which the load of the state has
+                // acquired. The pointer does not change while the hazard exists.
                 let thing = place.thing.load(Ordering::Relaxed);
                 return Ok(Using { thing, _hazard: hazard });
             }
@@ -193,18 +194,18 @@ impl<T: Send + Sync + 'static> Table<T> {
             if now != state(generation, CLOSING) {
                 return Err(ReturnCode::InvalidParameter);
             }
-            // Not for long, whatever comes of it.
+            // Another thread is destroying the object, which does not take long.
             call::sched_yield();
         }
     }
 
-    /// A place for another thing.
+    /// Reserves a place for a new object.
     ///
     /// # Errors
-    /// `VIP_ERROR_RESOURCE` if there are too many.
+    /// `VIP_ERROR_RESOURCE` if there are too many objects.
     pub(crate) fn reserve(&'static self) -> Result<Reservation<T>, ReturnCode> {
         let mut free = self.free();
-        // A place is used again as late as possible: the longer stale handles are told apart.
+        // Places are reused as late as possible, so that stale handles are recognized for longer.
         let fresh_left = (free.fresh as usize) < CHUNK * CHUNKS;
         let number = match free.numbers.len() {
             1.. if !fresh_left || free.numbers.len() > CHUNK / 2 => free.numbers.pop_front(),
@@ -231,12 +232,11 @@ impl<T: Send + Sync + 'static> Table<T> {
         Ok(Reservation { table: self, number, generation })
     }
 
-    /// Destroys a thing: `end` does what there is to do, or hands it back with a reason.
+    /// Destroys an object. `end` finishes the destruction, or returns the object with an error.
     ///
     /// # Errors
-    /// `VIP_INVALID_PARAMETER` if there is no such thing, `VIP_ERROR_RESOURCE` if a thread waits
-    /// for something of it (or if this very thread is in the middle of using it), or `end`'s
-    /// reason. It is then as it was before.
+    /// `VIP_INVALID_PARAMETER` if there is no such object. `VIP_ERROR_RESOURCE` if a thread waits for the object, or if
+    /// the calling thread is using it. Otherwise the error of `end`. After an error the object is unchanged.
     pub(crate) fn remove<R>(
         &'static self,
         handle: Handle,
@@ -256,20 +256,20 @@ impl<T: Send + Sync + 'static> Table<T> {
                 Err(_) => return Err(ReturnCode::InvalidParameter),
             }
         }
-        // The state is closing still, so no other thread takes the place.
+        // The state is still CLOSING, so no other thread takes the place.
         let put_back = |thing: Option<Arc<T>>| {
             if let Some(thing) = thing {
                 place.thing.store(Arc::into_raw(thing).cast_mut(), Ordering::Relaxed);
             }
             place.state.store(live, Ordering::Release);
         };
-        // From here on no thread finds it. Threads that found it before are waited for.
+        // From here on no thread finds the object. The call waits for threads that found it before.
         if hazard::wait_for(core::ptr::from_ref(place) as usize).is_err() {
             put_back(None);
             return Err(ReturnCode::ErrorResource);
         }
-        // SAFETY: the place owned this `Arc`, and by its state no other thread takes it; it is either
-        // put back, or the place is free then.
+        // SAFETY: the place owned this `Arc`, and the state CLOSING keeps other threads from taking it. Either the
+        // `Arc` is put back, or the place becomes free.
         let thing = unsafe { Arc::from_raw(place.thing.swap(null_mut(), Ordering::Relaxed)) };
         let ended = match Arc::try_unwrap(thing) {
             Ok(thing) => end(thing).map_err(|(thing, reason)| (Arc::new(thing), reason)),
@@ -288,7 +288,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     }
 
     fn give_back(&self, place: &Place<T>, number: u32, generation: u32) {
-        // 0 is left out, so that a handle is never a bare kind and number.
+        // The generation is never 0, so that a handle never consists of only kind and number.
         let next = ((generation + 1) & GENERATION_MASK).max(1);
         place.state.store(state(next, FREE), Ordering::Release);
         self.free().numbers.push_back(number);
@@ -296,17 +296,17 @@ impl<T: Send + Sync + 'static> Table<T> {
 }
 
 impl<T: Send + Sync + 'static> Reservation<T> {
-    /// The handle that the thing will have.
+    /// Returns the handle that the object will have.
     pub(crate) fn handle(&self) -> Handle {
         Handle::new(self.table.kind, self.generation, self.number)
     }
 
-    /// The thing is made.
+    /// Stores the new object, and returns its handle.
     pub(crate) fn fill(self, thing: T) -> Handle {
         let handle = self.handle();
         if let Some(place) = self.table.place(self.number) {
             place.thing.store(Arc::into_raw(Arc::new(thing)).cast_mut(), Ordering::Relaxed);
-            // SYNC: pairs with the load in `find`.
+            // SYNC: pairs with the Acquire load of the state in `find`, which then sees the pointer.
             place.state.store(state(self.generation, LIVE), Ordering::Release);
         }
         core::mem::forget(self);

@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for Reservation<T> {
     }
 }
 
-/// A thing that knows whether it is dead: a thread that sees it dead has used it after its end.
+/// A value that records its own drop. A thread that sees it dropped has used it after its end.
 struct Mortal(AtomicBool, &'static AtomicUsize);
 
 impl Drop for Mortal {
@@ -91,7 +91,7 @@ impl Drop for Mortal {
     }
 }
 
-/// Some use, some keep for a while, some destroy and make anew, in a race for one place.
+/// Threads use, keep, destroy and recreate an object in one place, in a race.
 #[test]
 fn no_thing_is_destroyed_while_a_thread_uses_it() {
     static DEAD: AtomicUsize = AtomicUsize::new(0);
@@ -136,7 +136,7 @@ fn no_thing_is_destroyed_while_a_thread_uses_it() {
     assert_eq!(DEAD.load(Ordering::SeqCst), removed.into_inner());
 }
 
-/// Not a test of speed: what it costs is printed.
+/// Prints the cost of a look-up. The test has no time limit.
 #[test]
 fn finding_costs_little() {
     let things = table();

@@ -1,15 +1,14 @@
-//! Which thread is using what just now: so that nothing is destroyed under a thread that uses it.
+//! Hazards: each thread announces the objects that it uses, so that no thread destroys an object in use.
 //!
-//! A thread that looks something up first writes down where it lies (a *hazard*), then checks that
-//! it is there. A thread that destroys it first makes this check fail, then waits until no thread
-//! has it written down. For this to be sound each of the two must see what the other did first,
-//! which takes a full fence on both sides. Using is frequent and destroying is rare, so the using
-//! thread goes without: the destroying thread has the kernel put the fence into all other threads
-//! (`membarrier`). Where the kernel does not, using threads fence themselves.
+//! A thread that looks up an object first announces its place (a *hazard*), then checks that the object is there. A
+//! thread that destroys an object first makes this check fail, then waits until no thread announces the place. For this
+//! to be sound, each of the two threads must see what the other did first. That takes a full fence on both sides. Uses
+//! are frequent and destruction is rare. So a using thread executes no fence: the destroying thread makes the kernel
+//! execute the fence in all other threads (`membarrier`). If the kernel cannot do this, using threads execute the fence
+//! themselves.
 //!
-//! A thread may use several things at once, or come in again from a callback or a signal handler,
-//! so it has a few words. What goes beyond, and threads that are past their thread-local values,
-//! use a list under a lock.
+//! A thread may use several objects at once, or enter again from a callback or signal handler, so it has a few words.
+//! Further hazards, and threads whose thread-local values are gone, use a list under a lock.
 
 use core::cell::Cell;
 use core::ptr::null;
@@ -17,12 +16,12 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_
 use sovia_sys::{call, process};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// Things that a thread uses at once without a lock.
+/// Number of objects that a thread can use at once without a lock.
 const WORDS: usize = 4;
-/// Nothing is written down.
+/// Value of a word without a hazard.
 const NOTHING: usize = 0;
 
-/// A thread's words. Records are never freed; a thread that ends leaves its own to another.
+/// Words of a thread. Records are never freed: an ended thread's record is given to another thread.
 #[repr(align(64))]
 struct Record {
     words: [AtomicUsize; WORDS],
@@ -33,21 +32,21 @@ struct Record {
 /// All records, linked by `next`.
 static RECORDS: AtomicPtr<Record> = AtomicPtr::new(core::ptr::null_mut());
 
-/// What found no word, with whose it is.
+/// Hazards that found no free word, with their threads.
 static OVERFLOW: Mutex<Vec<(usize, Thread)>> = Mutex::new(Vec::new());
 
-/// Tells the threads that live from each other.
+/// Identifies a living thread.
 type Thread = usize;
 
 fn this_thread() -> Thread {
     RECORD.with(|record| core::ptr::from_ref(record) as usize)
 }
 
-/// Whether users fence themselves. Settled before the first of them.
+/// True if using threads must execute fences. The value is fixed before the first use.
 static FENCES: AtomicBool = AtomicBool::new(true);
 
 thread_local! {
-    /// This thread's record. Without a destructor, so that it costs one load.
+    /// This thread's record. It has no destructor, so that an access costs one load.
     static RECORD: Cell<*const Record> = const { Cell::new(null()) };
     /// Gives the record back when the thread ends.
     static KEEPER: Keeper = const { Keeper };
@@ -58,14 +57,14 @@ struct Keeper;
 impl Drop for Keeper {
     fn drop(&mut self) {
         let record = RECORD.replace(null());
-        // SAFETY: records are never freed.
+        // SAFETY: the pointer is null or to a record, and records are never freed.
         if let Some(record) = unsafe { record.as_ref() } {
             record.taken.store(false, Ordering::Release);
         }
     }
 }
 
-/// Something is written down as in use, until dropped.
+/// An announced use of an object, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Hazard {
     place: usize,
@@ -76,19 +75,19 @@ fn overflow() -> MutexGuard<'static, Vec<(usize, Thread)>> {
     OVERFLOW.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes down that this thread uses what lies at `place`. Loads that follow are made after that
-/// is visible to a thread that destroys it.
+/// Announces that this thread uses the object at `place`. A thread that destroys the object sees the announcement
+/// before this thread's later loads.
 #[inline]
 pub(crate) fn publish(place: usize) -> Hazard {
     let record = RECORD.get();
-    // SAFETY: null, or this thread's record, which is never freed.
+    // SAFETY: the pointer is null or to this thread's record, which is never freed.
     let word = unsafe { record.as_ref() }.and_then(Record::free_word);
     let Some(word) = word else { return publish_slowly(place) };
     word.store(place, Ordering::Relaxed);
     if FENCES.load(Ordering::Relaxed) {
         fence(Ordering::SeqCst);
     } else {
-        // `wait_for` puts a true fence here, from outside.
+        // `wait_for` makes the kernel execute a full fence in this thread.
         compiler_fence(Ordering::SeqCst);
     }
     Hazard { place, word: Some(word) }
@@ -100,8 +99,8 @@ fn publish_slowly(place: usize) -> Hazard {
         RECORD.set(claim());
         return publish(place);
     }
-    // SYNC: a thread that destroys takes this lock after it has made the check fail. Either it finds
-    // the place in the list, or the check, which is made after the lock is given back, fails.
+    // SYNC: a destroying thread takes this lock after it has made the check fail. Either that thread finds the place in
+    // the list, or this thread's check, which follows the unlock, fails.
     overflow().push((place, this_thread()));
     Hazard { place, word: None }
 }
@@ -137,21 +136,21 @@ impl Record {
 fn records() -> impl Iterator<Item = &'static Record> {
     let mut next = RECORDS.load(Ordering::Acquire).cast_const();
     core::iter::from_fn(move || {
-        // SAFETY: null, or a record, which is never freed and was complete when it was linked.
+        // SAFETY: the pointer is null or to a record, which was complete when it was linked and is never freed.
         let record: &'static Record = unsafe { next.as_ref() }?;
         next = record.next.load(Ordering::Acquire);
         Some(record)
     })
 }
 
-/// A record for this thread.
+/// Claims a free record for this thread, or makes one.
 fn claim() -> *const Record {
     static SETTLED: Once = Once::new();
     SETTLED.call_once(|| {
         let works = process::enable_barrier() && process::barrier().is_ok();
         FENCES.store(!works, Ordering::SeqCst);
-        // SAFETY: the handler is async-signal-safe: it stores to atomics, and that is all.
-        // Where it cannot be registered, a forked child may wait for threads it does not have.
+        // SAFETY: the handler only stores to atomics, which is async-signal-safe. If it cannot be registered, a forked
+        // child may wait for threads that it does not have.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
     });
     for record in records() {
@@ -176,7 +175,7 @@ fn claim() -> *const Record {
     }
 }
 
-/// In a forked child there is one thread, and the others' hazards mean nothing.
+/// Clears other threads' hazards in a forked child, which has only one thread.
 extern "C" fn after_fork() {
     let own = RECORD.get();
     for record in records().filter(|record| !core::ptr::eq(*record, own)) {
@@ -185,24 +184,24 @@ extern "C" fn after_fork() {
     }
 }
 
-/// This very thread uses what is to be destroyed: a callback that destroys what it was called for,
-/// from within a function that was called for it.
+/// The calling thread itself uses the object: for example, a callback destroys the object for which a function of this
+/// thread runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UsedByCaller;
 
-/// Waits until no thread uses what lies at `place`. To be called when a thread that looks it up from
-/// now on finds it gone.
+/// Waits until no thread uses the object at `place`. Call this after later look-ups can no longer find the object.
 ///
 /// # Errors
-/// [`UsedByCaller`], at once.
+/// [`UsedByCaller`], without waiting.
 pub(crate) fn wait_for(place: usize) -> Result<(), UsedByCaller> {
     fence(Ordering::SeqCst);
     if !FENCES.load(Ordering::SeqCst) && process::barrier().is_err() {
-        // It has worked before; only a forked child whose kernel forgets could come here.
+        // The barrier has worked before. Only a forked child in which the kernel forgot the registration could get
+        // here.
         let _ = process::enable_barrier() && process::barrier().is_ok();
     }
     let own = RECORD.get();
-    // SAFETY: null, or this thread's record, which is never freed.
+    // SAFETY: the pointer is null or to this thread's record, which is never freed.
     let own = unsafe { own.as_ref() };
     if own.is_some_and(|own| own.names(place)) || overflow().contains(&(place, this_thread())) {
         return Err(UsedByCaller);
@@ -265,7 +264,7 @@ mod tests {
         one();
         let before = records().count();
         (0..50).for_each(|_| one());
-        // Other tests' threads may have come in between.
+        // Threads of other tests may have claimed records meanwhile.
         assert!(records().count() < before + 25);
     }
 }

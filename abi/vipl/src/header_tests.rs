@@ -1,4 +1,4 @@
-//! `vipl.h` and the library agree, and C and C++ compilers are content with it.
+//! Checks that `vipl.h` and the library agree, and that C and C++ compilers accept the header.
 
 #[path = "../../testing/commands.rs"]
 mod commands;
@@ -18,9 +18,9 @@ use crate::types::{
     AutodiscoveryList, ErrorDescriptor, MemAttributesC, NicAttributes, ViAttributesC,
 };
 
-/// What the header says: from a program in the given language.
+/// Returns the header's values, as a program in the given language prints them.
 fn told(compiler: &str, standard: &str, suffix: &str) -> BTreeMap<String, u64> {
-    // The compiler goes by the suffix.
+    // The compiler chooses the language by the suffix.
     let source = folder().join(format!("layout-{standard}.{suffix}"));
     fs::copy(here().join("tests/c/layout.c"), &source).expect("the source");
     let mut command = Command::new(compiler);
@@ -43,7 +43,7 @@ macro_rules! structure {
     };
 }
 
-/// What Rust says.
+/// Returns the values in Rust.
 fn own() -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     structure!(all, NicAttributes, "VIP_NIC_ATTRIBUTES":
@@ -84,9 +84,9 @@ fn own() -> BTreeMap<String, u64> {
     for (field, at) in address {
         all.insert(format!("at VIP_NET_ADDRESS.{field}"), at as u64);
     }
-    // The longest address of a NIC and the longest discriminator.
+    // Sum of the lengths, the longest NIC address and the longest discriminator.
     all.insert("size VIP_NET_ADDRESS".into(), 4 + 6 + 16);
-    // The descriptor's own layout is asserted in `via`; these are the same numbers.
+    // The crate `via` asserts the descriptor's layout. These are the same numbers.
     let descriptor = "
         size VIP_CONTROL_SEGMENT 32, size VIP_ADDRESS_SEGMENT 16, size VIP_DATA_SEGMENT 16,
         size VIP_DESCRIPTOR_SEGMENT 16, size VIP_DESCRIPTOR 64,
@@ -211,7 +211,7 @@ fn the_sizes_of_1997() {
     assert!(sizes.iter().all(|(own, known)| own == known), "{sizes:?}");
 }
 
-/// Programs name structures by their tags, too, in declarations of their own.
+/// Programs also use the structures' tags in declarations of their own.
 #[test]
 fn names_of_the_time_compile() {
     let source = here().join("tests/c/names.c");
@@ -231,7 +231,7 @@ fn names_of_the_time_compile() {
     }
 }
 
-/// Every function of the header is one of the library, and the other way round.
+/// Checks that the header and the library have the same functions.
 #[test]
 fn the_header_declares_what_the_map_exports() {
     let names = |file: PathBuf, end: char| -> Vec<String> {

@@ -1,8 +1,8 @@
-//! Hosts and their NICs' addresses.
+//! Names of hosts, with the addresses of their NICs.
 //!
-//! A file of hosts has a line for each address: the address, as bytes in hexadecimal with colons
-//! between them and as many as the NIC's own has, or as an Internet address and port, and names. `self` is this NIC's own address. The address may also come last, and
-//! `#` begins a comment:
+//! A file of hosts has a line for each address, with the address and names. An address is written as hexadecimal bytes
+//! with colons between them, with the length of the NIC's own address, or as an Internet address and port. `self` is
+//! this NIC's own address. The address may also be the last word, and `#` begins a comment:
 //!
 //! ```text
 //! 02:5b:10:00:00:01  alpha alpha-san
@@ -15,11 +15,11 @@ use sovia_nic::AnyNic;
 /// The word for this NIC's own address.
 const SELF: &str = "self";
 
-/// A host's name and an address, in the file's order; this host's own names come last.
+/// Pairs of a host's name and an address, in the file's order. This host's own names come last.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hosts(Vec<(String, Box<[u8]>)>);
 
-/// A line that makes no sense.
+/// Error for an invalid line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoAddress {
     line: usize,
@@ -32,14 +32,14 @@ impl std::fmt::Display for NoAddress {
 }
 
 impl Hosts {
-    /// This host, by its name, the name's first part, and `localhost`.
+    /// Returns the table of only this host: its name, the first part of the name, and `localhost`.
     pub(crate) fn of_this_host(own: &[u8]) -> Hosts {
         let mut hosts = Hosts(Vec::new());
         hosts.add_this_host(own);
         hosts
     }
 
-    /// The hosts of a file, and this one.
+    /// Reads the hosts in a file, and adds this host.
     ///
     /// # Errors
     /// [`NoAddress`].
@@ -78,25 +78,25 @@ impl Hosts {
         }
     }
 
-    /// A host's address number `index`.
+    /// Returns the address number `index` of a host.
     pub(crate) fn address(&self, name: &str, index: usize) -> Option<&[u8]> {
         let own = self.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
         own.map(|(_, address)| &**address).nth(index)
     }
 
-    /// The first name with an address.
+    /// Returns the first name with an address.
     pub(crate) fn name(&self, address: &[u8]) -> Option<&str> {
         self.0.iter().find(|(_, other)| **other == *address).map(|(name, _)| name.as_str())
     }
 }
 
-/// An address of so many bytes: a program has made room for no more.
+/// Parses an address of exactly `len` bytes, because a program has room for no other length.
 fn parse(word: &str, len: usize) -> Option<Box<[u8]>> {
     let byte = |text: &str| {
         let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|b| b.is_ascii_hexdigit());
         if digits { u8::from_str_radix(text, 16).ok() } else { None }
     };
-    // An Internet address and a port, where those are what NICs have.
+    // An Internet address and a port, for NICs with such addresses.
     let internet = || {
         let at: SocketAddr = word.parse().ok()?;
         let ip = match at.ip() {
@@ -105,7 +105,7 @@ fn parse(word: &str, len: usize) -> Option<Box<[u8]>> {
         };
         Some([&ip[..], &at.port().to_be_bytes()].concat().into())
     };
-    // The same, as libfabric's NICs have it.
+    // An Internet address and a port, in the form of NICs on libfabric.
     let fabric = || AnyNic::host_of(&format!("ofi:any@{word}")).ok();
     let bytes = || word.split(':').map(byte).collect::<Option<Box<[u8]>>>();
     [bytes(), internet(), fabric()].into_iter().flatten().find(|address| address.len() == len)

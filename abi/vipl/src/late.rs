@@ -1,8 +1,7 @@
 //! Callbacks for which no thread could be started.
 //!
-//! They run in the program's own calls: in those that look for something or wait, once they have let
-//! go of what they used. So such a callback, too, may call anything, and destroy anything but what a
-//! call that it runs in waits for.
+//! They run in the program's own calls that poll or wait, after the call has released its objects. So such a callback
+//! may call any function. It may destroy any object except the one that the waiting call uses.
 
 use crate::handle::Using;
 use crate::nic::Core;
@@ -11,15 +10,15 @@ use std::sync::Arc;
 use via::Nic;
 use via::error::WaitError;
 
-/// A thread that waits looks for callbacks as often as this.
+/// Time between a waiting thread's checks for callbacks.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// What belongs to a NIC.
+/// An object of a NIC.
 pub(crate) trait OfNic {
     fn nic(&self) -> &Arc<Core>;
 }
 
-/// A call is through with what it used.
+/// Releases an object at the end of a call, and runs waiting callbacks.
 #[inline]
 pub(crate) fn let_go<T: OfNic>(open: Using<T>) {
     if open.nic().nic.callbacks_wait() {
@@ -34,7 +33,7 @@ fn run<T: OfNic>(open: Using<T>) {
     nic.nic.run_callbacks();
 }
 
-/// Waits for as long as the program says, and runs callbacks meanwhile.
+/// Waits for at most the given time, and runs callbacks meanwhile.
 pub(crate) fn patiently<R>(
     nic: &Core,
     timeout: Option<Duration>,
@@ -53,7 +52,7 @@ fn in_slices<R>(
         before();
         let slice = left.map_or(SLICE, |left| left.min(SLICE));
         let result = wait(Some(slice));
-        // A slice lasts as long as it says, or a little longer.
+        // A slice takes its time, or a little longer.
         left = left.map(|left| left - slice);
         match result {
             Err(WaitError::Timeout) if left != Some(Duration::ZERO) => {}
@@ -66,7 +65,7 @@ fn in_slices<R>(
 mod tests {
     use super::*;
 
-    /// The slices of a wait that finds something after so many of them.
+    /// Returns the slices of a wait that succeeds after `vain` slices.
     fn slices(timeout: Option<u64>, vain: usize) -> (Result<(), WaitError>, Vec<u64>) {
         let mut all = Vec::new();
         let result = in_slices(

@@ -1,21 +1,19 @@
 //! libvipl: the C interface of the VI Architecture, over any provider of [`via`]'s traits.
 //!
-//! One function of C is one short function here, grouped as in `include/vipl.h`: [`nic`], [`vi`],
-//! [`connect`], [`peer`], [`memory`], [`transfer`], [`cq`], [`tagging`], [`names`], [`management`].
-//! Beneath them:
+//! Each C function is one short function here, grouped as in `include/vipl.h`: [`nic`], [`vi`], [`connect`], [`peer`],
+//! [`memory`], [`transfer`], [`cq`], [`tagging`], [`names`], [`management`]. They use these modules:
 //!
-//! - [`handle`] turns what a program names (a NIC, a VI …) into the thing itself, or notices that
-//!   there is no such thing, at the cost of a few nanoseconds; [`hazard`] is why nothing is
-//!   destroyed under a thread that uses it;
-//! - [`mod@pointer`] is the one way to what a program's pointers point to;
-//! - `late` runs callbacks where no thread can be started for them;
-//! - `first_tag` is what stands in where no protection tag is named;
-//! - [`types`] are the structures, as C lays them out;
-//! - [`provider`] is which NIC is meant by a device's name.
+//! - [`handle`] finds the object of a handle (a NIC, a VI …), or recognizes an invalid handle, within a few
+//!   nanoseconds. [`hazard`] keeps threads from destroying an object that another thread uses;
+//! - [`mod@pointer`] is the only access to memory behind a program's pointers;
+//! - `late` runs callbacks for which no thread can be started;
+//! - `first_tag` has the tag that is used if a program names none;
+//! - [`types`] has the structures in C's layout;
+//! - [`provider`] chooses the NIC for a device's name.
 //!
-//! Unsafe code is in [`handle`], [`hazard`], [`mod@pointer`] and [`memory`]. The exported functions are
-//! safe for Rust, because only C can make the pointers that they take; the `unsafe` that they do
-//! have is of their names, which no other function may have.
+//! Unsafe code is in [`handle`], [`hazard`], [`mod@pointer`] and [`memory`]. The exported functions are safe for Rust
+//! code, because only C can make the pointers that they take. Their `unsafe` attribute is about their exported names,
+//! which no other function may have.
 
 #![allow(non_snake_case, reason = "exported functions have VIPL's names")]
 

@@ -1,4 +1,4 @@
-//! Errors that belong to no call, and what is asked of the system.
+//! Asynchronous errors, and queries about the system.
 
 use crate::boundary::enter;
 use crate::callback::{ErrorFunction, default_error_handler, for_errors};
@@ -12,7 +12,7 @@ use via::{Nic, ReturnCode};
 /// `VIP_SMI_AUTODISCOVERY`.
 const AUTODISCOVERY: Ulong = 1;
 
-/// Has errors reported to the program's function; to standard error again for a null pointer.
+/// Sets the program's function for errors. A null pointer restores the output on standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipErrorCallback(
     nic: Handle,
@@ -30,7 +30,7 @@ pub extern "C" fn VipErrorCallback(
     })
 }
 
-/// Tells which NICs can be reached: this one.
+/// Returns the reachable NICs: only this one.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipQuerySystemManagementInfo(
     nic: Handle,

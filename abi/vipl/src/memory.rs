@@ -1,4 +1,4 @@
-//! Registered memory: `VipRegisterMem` and what belongs to it.
+//! Registered memory: `VipRegisterMem` and related calls.
 
 use crate::boundary::enter;
 use crate::first_tag::Held;
@@ -9,26 +9,25 @@ use crate::types::{MemAttributesC, Ulong};
 use core::ptr::NonNull;
 use via::{MemAttributes, MemHandle, Memory, Nic, ReturnCode};
 
-/// What the kernel counts memory by, at least.
+/// Smallest page size of the kernel.
 const PAGE: usize = 4096;
 
-/// The memory that a program names.
+/// Returns the memory that a program names.
 ///
 /// # Errors
-/// `VIP_INVALID_PARAMETER` where there is none, or not all of it.
+/// `VIP_INVALID_PARAMETER` if not all of the range is mapped.
 fn named(address: Opaque, len: Ulong) -> Result<Memory, ReturnCode> {
     let base = address.non_null().ok_or(ReturnCode::InvalidParameter)?;
     let len = usize::try_from(len).map_err(|_| ReturnCode::InvalidParameter)?;
     if len == 0 || !is_mapped(base, len) {
         return Err(ReturnCode::InvalidParameter);
     }
-    // SAFETY: the bytes are there, and the program that registers them sees to it that they stay
-    // until it has deregistered them: that is what registering means in VIA. No Rust code has
-    // them.
+    // SAFETY: the range is mapped. VIA requires that a program keeps registered memory until it has deregistered it.
+    // Rust code has no references to this memory.
     Ok(unsafe { Memory::from_raw(base, len) })
 }
 
-/// Whether the program has memory in all of a range. Hardware would have to pin it, and so notice.
+/// Returns true if the whole range is mapped. Hardware would notice a missing page when it pins the memory.
 fn is_mapped(base: NonNull<u8>, len: usize) -> bool {
     let start = base.as_ptr() as usize;
     let Some(end) = start.checked_add(len) else { return false };
@@ -36,13 +35,13 @@ fn is_mapped(base: NonNull<u8>, len: usize) -> bool {
     let first = start - start % PAGE;
     (first..end).step_by(resident.len() * PAGE).all(|at| {
         let len = (end - at).min(resident.len() * PAGE);
-        // SAFETY: looks at which pages are there, without touching them, and stores a byte for
-        // each: at most as many as there is room for.
+        // SAFETY: mincore does not touch the pages. It stores a byte for each page, and the range is cut so that
+        // `resident` has room for all bytes.
         unsafe { libc::mincore(at as *mut libc::c_void, len, resident.as_mut_ptr()) == 0 }
     })
 }
 
-/// The attributes that a program asks for; the guard is to be kept until the NIC has them.
+/// Returns the requested attributes. Keep the guard until the NIC has them.
 fn wanted(
     nic: &Core,
     attributes: Option<MemAttributesC>,
@@ -52,7 +51,7 @@ fn wanted(
     Ok((MemAttributes { ptag, ..own }, first))
 }
 
-/// The region that a handle and its address name.
+/// Returns the region of a handle and an address.
 fn region(
     nic: &Core,
     address: Opaque,
@@ -86,7 +85,7 @@ pub extern "C" fn VipRegisterMem(
     })
 }
 
-/// Deregisters memory. When it returns, the NIC does not touch it any more under this handle.
+/// Deregisters memory. After this call the NIC does not access the memory by this handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDeregisterMem(nic: Handle, address: Opaque, handle: u32) -> ReturnCode {
     enter(|| {
@@ -96,7 +95,7 @@ pub extern "C" fn VipDeregisterMem(nic: Handle, address: Opaque, handle: u32) ->
     })
 }
 
-/// Tells what may be done with a region.
+/// Returns the rights to a region.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipQueryMem(
     nic: Handle,
@@ -113,7 +112,7 @@ pub extern "C" fn VipQueryMem(
     })
 }
 
-/// Changes what may be done with a region.
+/// Changes the rights to a region.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipSetMemAttributes(
     nic: Handle,

@@ -10,19 +10,19 @@ use crate::types::Ulong;
 use std::sync::{MutexGuard, PoisonError};
 use via::{Nic, ReturnCode};
 
-/// The setting that names a file of hosts.
+/// Environment variable with the path of the file of hosts.
 const HOSTS: &str = "SOVIA_VIPL_HOSTS";
-/// Bytes of a path.
+/// Longest path in bytes.
 const PATH_MAX: usize = 4095;
-/// Bytes of a host's name.
+/// Longest name of a host in bytes.
 const NAME_MAX: usize = 255;
 
 fn service(core: &Core) -> MutexGuard<'_, Option<Hosts>> {
     core.hosts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Initializes the name service of a NIC: from the file that is named here, or else by the setting;
-/// this host is known without one. Doing it again reads the file again.
+/// Initializes a NIC's name service, from the file that `info` or the environment names. Without a file, only this host
+/// is known. Another call reads the file again.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipNSInit(nic: Handle, info: Opaque) -> ReturnCode {
     enter(|| {
@@ -55,8 +55,8 @@ pub extern "C" fn VipNSShutdown(nic: Handle) -> ReturnCode {
     })
 }
 
-/// Finds an address of a host: the first for index 0, and so on. Only the address is stored; the
-/// discriminator is the program's own.
+/// Finds the address number `index` of a host, counted from 0. Stores only the address. The discriminator belongs to
+/// the program.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipNSGetHostByName(
     nic: Handle,
@@ -77,8 +77,8 @@ pub extern "C" fn VipNSGetHostByName(
     })
 }
 
-/// Finds the name of the host with an address. The length counts the zero at the end; where there
-/// is too little room it says how much is needed.
+/// Finds the name of the host with an address. The length includes the final zero byte. If there is too little room,
+/// the length is set to the required one.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipNSGetHostByAddr(
     nic: Handle,

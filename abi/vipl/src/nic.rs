@@ -12,10 +12,10 @@ use crate::types::NicAttributes;
 use std::sync::{Arc, Mutex, OnceLock};
 use via::{Nic, Ptag, ReturnCode};
 
-/// Every open NIC.
+/// All open NICs.
 pub(crate) static NICS: Table<OpenNic> = Table::new(Kind::Nic);
 
-/// Bytes of a device's name.
+/// Longest name of a device in bytes.
 const NAME_MAX: usize = 63;
 
 /// A NIC, open.
@@ -23,14 +23,14 @@ pub(crate) struct OpenNic {
     pub(crate) core: Arc<Core>,
 }
 
-/// What a NIC's VIs, completion queues and requests hold on to: while there are any it is not
-/// closed.
+/// The part of a NIC that its VIs, completion queues and requests hold references to. The NIC cannot be closed while
+/// these exist.
 pub(crate) struct Core {
     pub(crate) nic: AnyNic,
     pub(crate) handle: Handle,
-    /// What the null handle stands for where a tag is meant.
+    /// The tag that the null handle stands for.
     first_tag: FirstTag,
-    /// The name it was opened by.
+    /// Name by which the NIC was opened.
     pub(crate) name: String,
     /// The name service, while it is initialized.
     pub(crate) hosts: Mutex<Option<Hosts>>,
@@ -38,15 +38,15 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The handle of a tag. It names the NIC too, so that another NIC's tag is noticed.
+    /// Returns the handle of a tag. It contains the NIC too, so that a tag of another NIC is recognized.
     pub(crate) fn ptag_handle(&self, ptag: Option<Ptag>) -> Handle {
         ptag.map_or(Handle::NULL, |ptag| Handle::new(Kind::Ptag, self.mark(), ptag.raw()))
     }
 
-    /// The tag under a handle; none for the null handle, which stands for the first one.
+    /// Returns the tag of a handle; `None` for the null handle, which stands for the first tag.
     ///
     /// # Errors
-    /// `VIP_INVALID_PTAG` if it is not of this NIC. (Whether it still exists, the NIC knows.)
+    /// `VIP_INVALID_PTAG` if the tag belongs to another NIC. (The NIC checks whether the tag still exists.)
     fn ptag(&self, handle: Handle) -> Result<Option<Ptag>, ReturnCode> {
         if handle.is_null() {
             return Ok(None);
@@ -59,11 +59,11 @@ impl Core {
         }
     }
 
-    /// The tag that a region or a VI shall have. What the null handle stands for does not change
-    /// until the guard goes: keep it until the NIC has been told.
+    /// Returns the tag for a region or a VI. The tag of the null handle does not change while the guard exists. Keep
+    /// the guard until the NIC has got the tag.
     ///
     /// # Errors
-    /// As for [`Core::ptag`].
+    /// Like [`Core::ptag`].
     pub(crate) fn wanted_ptag(
         &self,
         handle: Handle,
@@ -73,15 +73,14 @@ impl Core {
         Ok((Some(named.unwrap_or(first.tag())), first))
     }
 
-    /// Tells this NIC from the others, and from earlier ones; as many bits as a generation has.
+    /// Returns a number that differs between NICs, also from earlier ones. It has as many bits as a generation.
     fn mark(&self) -> u32 {
         let (generation, number) = self.handle.parts(Kind::Nic).unwrap_or_default();
         (generation << 16 | number & 0xffff) & crate::handle::GENERATION_MASK
     }
 }
 
-/// Opens a NIC. Every call gives a NIC of its own: its tags, regions, VIs and error handler are not
-/// the others'.
+/// Opens a NIC. Each call makes a separate NIC with its own tags, regions, VIs and error handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipOpenNic(name: Text, nic: Out<Handle>) -> ReturnCode {
     enter(|| {
@@ -104,25 +103,25 @@ pub extern "C" fn VipOpenNic(name: Text, nic: Out<Handle>) -> ReturnCode {
     })
 }
 
-/// Closes a NIC. Regions that are still registered and tags go with it; with VIs, completion queues
-/// or unanswered requests it is in use.
+/// Closes a NIC, with its remaining regions and tags. Fails if the NIC has VIs, completion queues or unanswered
+/// requests.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipCloseNic(nic: Handle) -> ReturnCode {
     enter(|| {
-        // What has happened is told, if it was for want of a thread that it was not.
+        // Runs the callbacks that have waited because no thread could be started.
         let core = NICS.find(nic)?.core.clone();
         core.nic.run_callbacks();
         drop(core);
         let core = NICS.remove(nic, |OpenNic { core }| {
             Arc::try_unwrap(core).map_err(|core| (OpenNic { core }, ReturnCode::ErrorResource))
         })?;
-        // What is reported from now on is of nothing that the program has.
+        // Later errors would be about objects that the program does not have any more.
         core.nic.set_error_handler(None);
         Ok(())
     })
 }
 
-/// Tells what a NIC is.
+/// Returns a NIC's attributes.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipQueryNic(nic: Handle, attributes: Out<NicAttributes>) -> ReturnCode {
     enter(|| {
@@ -178,7 +177,7 @@ pub extern "C" fn VipCreatePtag(nic: Handle, ptag: Out<Handle>) -> ReturnCode {
 pub extern "C" fn VipDestroyPtag(nic: Handle, ptag: Handle) -> ReturnCode {
     enter(|| {
         let nic = NICS.find(nic)?;
-        // The default tag cannot be destroyed, by its short name either.
+        // The default tag cannot be destroyed by the null handle either.
         let ptag = nic.core.ptag(ptag)?.ok_or(ReturnCode::InvalidPtag)?;
         nic.core.first_tag.destroy(&nic.core.nic, ptag).map_err(|error| error.code())
     })

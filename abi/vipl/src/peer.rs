@@ -1,4 +1,4 @@
-//! Connecting two peers, neither of which waits for the other: `VipConnectPeer…`.
+//! Connections between two peers, neither of which waits for the other: `VipConnectPeer…`.
 
 use crate::boundary::{enter, timeout};
 use crate::connect::{ends, tell};
@@ -9,7 +9,7 @@ use crate::types::{Ulong, ViAttributesC};
 use crate::vi::VIS;
 use via::{ReturnCode, Vi};
 
-/// Begins to connect to a VI whose program does the same.
+/// Begins to connect to a VI whose program also calls this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectPeerRequest(
     vi: Handle,
@@ -24,7 +24,7 @@ pub extern "C" fn VipConnectPeerRequest(
     })
 }
 
-/// What has become of the request; `VIP_NOT_DONE` while it is on its way.
+/// Returns the result of the request; `VIP_NOT_DONE` while it is in progress.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectPeerDone(vi: Handle, attributes: Out<ViAttributesC>) -> ReturnCode {
     enter(|| {
@@ -35,7 +35,7 @@ pub extern "C" fn VipConnectPeerDone(vi: Handle, attributes: Out<ViAttributesC>)
     })
 }
 
-/// Waits for what becomes of the request.
+/// Waits for the result of the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectPeerWait(vi: Handle, attributes: Out<ViAttributesC>) -> ReturnCode {
     enter(|| tell(VIS.find(vi)?.keep().vi.connect_peer_wait(), attributes))

@@ -1,65 +1,64 @@
-//! What a program's pointers point to.
+//! Access to the memory behind a program's pointers.
 //!
-//! Each type here is a pointer as an exported function gets it from C, and cannot be made in safe
-//! Rust. The caller that passes one vouches, as everywhere in C, that it is null or points to as much as the
-//! function's description says: that is the contract which every use below relies on. Null is
-//! noticed. Alignment is not asked for.
+//! Each type here is a pointer that an exported function gets from C, and that safe Rust cannot make. As everywhere in
+//! C, the caller guarantees that the pointer is null or points to the memory that the function's description requires.
+//! Every use below relies on this contract. The library recognizes null, and requires no alignment.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
 use via::{NetAddress, NicAttributes, ReturnCode};
 
-/// Where a result goes (`OUT`).
+/// Pointer to a result (`OUT`).
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
-/// Where a value is (`IN`).
+/// Pointer to a value (`IN`).
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct In<T>(*const T);
 
-/// Text that ends with a zero.
+/// Pointer to a C string.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
 
-/// `VIP_NET_ADDRESS` without the bytes that follow it: host address, then discriminator.
+/// `VIP_NET_ADDRESS` without the bytes that follow: host address, then discriminator.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct NetAddressHeader {
-    /// Bytes of the host address.
+    /// Length of the host address in bytes.
     pub host_len: u16,
-    /// Bytes of the discriminator behind it.
+    /// Length of the discriminator in bytes, which follows the host address.
     pub discriminator_len: u16,
 }
 
-/// A `VIP_NET_ADDRESS`, whose bytes follow its lengths.
+/// Pointer to a `VIP_NET_ADDRESS`, whose bytes follow its lengths.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct AddressPointer(*mut NetAddressHeader);
 
-/// A pointer that is only handed on: a context, a descriptor, an address to register.
+/// Pointer that the library only passes on: a context, a descriptor, an address to register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Opaque(pub(crate) *mut c_void);
 
-// SAFETY: it is not followed, only given back to the program that it came from.
+// SAFETY: the library never dereferences the pointer, and only gives it back to its program.
 unsafe impl Send for Opaque {}
-// SAFETY: as above.
+// SAFETY: the library never dereferences the pointer, and only gives it back to its program.
 unsafe impl Sync for Opaque {}
 
 impl Opaque {
     /// The null pointer.
     pub const NULL: Opaque = Opaque(core::ptr::null_mut());
 
-    /// A pointer from its value.
+    /// Makes a pointer from its address.
     #[inline]
     pub(crate) fn at(address: u64) -> Opaque {
         Opaque(core::ptr::with_exposed_provenance_mut(address as usize))
     }
 
-    /// Its value.
+    /// Returns its address.
     #[inline]
     pub(crate) fn address(self) -> u64 {
         self.0.expose_provenance() as u64
@@ -74,19 +73,19 @@ impl Opaque {
         NonNull::new(self.0.cast())
     }
 
-    /// The pointer, where a function takes different things by it.
+    /// Returns the pointer as a typed one, for functions that accept several types.
     pub(crate) fn as_out<T>(self) -> Out<T> {
         Out(self.0.cast())
     }
 
-    /// The pointer as text.
+    /// Returns the pointer as a string.
     pub(crate) fn as_text(self) -> Text {
         Text(self.0.cast_const().cast())
     }
 }
 
 impl<T: Copy> Out<T> {
-    /// The same, if there is room for a result at all.
+    /// Returns the pointer, if it is not null.
     ///
     /// # Errors
     /// `VIP_INVALID_PARAMETER`.
@@ -95,39 +94,39 @@ impl<T: Copy> Out<T> {
         if self.0.is_null() { Err(ReturnCode::InvalidParameter) } else { Ok(self) }
     }
 
-    /// Stores the result; nowhere, if the program does not want it.
+    /// Stores the result, unless the pointer is null.
     #[inline]
     pub(crate) fn set(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: not null, so good for a write (this module's contract).
+            // SAFETY: the pointer is not null, so by this module's contract it is valid for a write of `T`.
             unsafe { self.0.write_unaligned(value) }
         }
     }
 
-    /// What is there (`IN OUT`).
+    /// Reads the value (`IN OUT`).
     pub(crate) fn get(self) -> Option<T> {
         In(self.0.cast_const()).get()
     }
 }
 
 impl Out<u8> {
-    /// Stores bytes, for which the program has said that there is room.
+    /// Stores bytes. The caller must have checked that the program has room for them.
     pub(crate) fn fill(self, bytes: &[u8]) {
         if !self.0.is_null() {
-            // SAFETY: not null, and good for as many bytes as the program said (this module's
-            // contract), which the caller has compared.
+            // SAFETY: the pointer is not null, so by this module's contract it is valid for as many bytes as the
+            // program said. The caller has compared this number.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) }
         }
     }
 }
 
 impl<T: Copy> In<T> {
-    /// The value, if there is one.
+    /// Returns the value; `None` for a null pointer.
     pub(crate) fn get(self) -> Option<T> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: not null, so good for a read (this module's contract).
+        // SAFETY: the pointer is not null, so by this module's contract it is valid for a read of `T`.
         Some(unsafe { self.0.read_unaligned() })
     }
 }
@@ -137,21 +136,21 @@ impl Text {
         self.0.is_null()
     }
 
-    /// The text, of at most `max` bytes and some.
+    /// Returns the string, which may have at most `max` bytes.
     ///
     /// # Errors
-    /// `VIP_INVALID_PARAMETER` where there is none, it is empty, longer, or not UTF-8.
+    /// `VIP_INVALID_PARAMETER` if the pointer is null, or the string is empty, longer, or not UTF-8.
     pub(crate) fn get(self, max: usize) -> Result<String, ReturnCode> {
         if self.0.is_null() {
             return Err(ReturnCode::InvalidParameter);
         }
-        // SAFETY: not null, so it ends with a zero (this module's contract), and no byte behind
-        // the zero is looked at.
+        // SAFETY: the pointer is not null, so by this module's contract the string ends with a zero byte. strnlen reads
+        // no byte after it.
         let len = unsafe { libc::strnlen(self.0, max + 1) };
         if len == 0 || len > max {
             return Err(ReturnCode::InvalidParameter);
         }
-        // SAFETY: the zero is at most `max` bytes on.
+        // SAFETY: strnlen has found the final zero byte within `max` + 1 bytes.
         let text = unsafe { CStr::from_ptr(self.0) };
         text.to_str().map(str::to_owned).map_err(|_| ReturnCode::InvalidParameter)
     }
@@ -164,16 +163,17 @@ impl AddressPointer {
         self.0.is_null()
     }
 
-    /// The host's part alone, of so many bytes.
+    /// Returns only the host's part, if it has `len` bytes.
     ///
     /// # Errors
-    /// As for [`AddressPointer::get`].
+    /// Like [`AddressPointer::get`].
     pub(crate) fn get_host(self, len: usize) -> Result<Box<[u8]>, ReturnCode> {
         let header = In(self.0.cast_const()).get().ok_or(ReturnCode::InvalidParameter)?;
         if usize::from(header.host_len) != len {
             return Err(ReturnCode::InvalidParameter);
         }
-        // SAFETY: as many bytes follow the two lengths as the first says (this module's contract).
+        // SAFETY: by this module's contract the lengths are followed by as many bytes as the first length says, which
+        // is `len`.
         let host = unsafe {
             let bytes = self.0.cast_const().cast::<u8>().add(Self::BYTES);
             core::slice::from_raw_parts(bytes, len)
@@ -181,11 +181,11 @@ impl AddressPointer {
         Ok(host.into())
     }
 
-    /// The address, if a NIC with these attributes could have it.
+    /// Returns the address, if its lengths are possible for a NIC with these attributes.
     ///
     /// # Errors
-    /// `VIP_INVALID_PARAMETER` where there is none, or its lengths say that it is not filled in:
-    /// then nothing behind them is looked at.
+    /// `VIP_INVALID_PARAMETER` if the pointer is null, or if the lengths show that the address is not filled in. In
+    /// this case the bytes after the lengths are not read.
     pub(crate) fn get(self, nic: &NicAttributes) -> Result<NetAddress, ReturnCode> {
         let header = In(self.0.cast_const()).get().ok_or(ReturnCode::InvalidParameter)?;
         let (host, discriminator) = (header.host_len.into(), header.discriminator_len.into());
@@ -193,7 +193,7 @@ impl AddressPointer {
             return Err(ReturnCode::InvalidParameter);
         }
         let bytes = self.0.cast_const().cast::<u8>();
-        // SAFETY: as many bytes follow the two lengths as these say (this module's contract).
+        // SAFETY: by this module's contract the two lengths are followed by as many bytes as they say.
         let (host, discriminator) = unsafe {
             let host = core::slice::from_raw_parts(bytes.add(Self::BYTES), host);
             let rest = bytes.add(Self::BYTES + host.len());
@@ -202,43 +202,44 @@ impl AddressPointer {
         Ok(NetAddress::new(host, discriminator))
     }
 
-    /// An address of the NIC's own. It has one host address, so what the program says of that is
-    /// not looked at: programs written on cLAN (MPICH's VIA device) fill in the discriminator only.
+    /// Returns an address of this NIC. The NIC has only one host address, so the program's host part is ignored:
+    /// programs for cLAN (MPICH's VIA device) fill in only the discriminator.
     ///
     /// # Errors
-    /// As for [`AddressPointer::get`].
+    /// Like [`AddressPointer::get`].
     pub(crate) fn get_local(self, nic: &NicAttributes) -> Result<NetAddress, ReturnCode> {
         let told = self.get(nic)?;
         Ok(NetAddress::new(&nic.local_address, &told.discriminator))
     }
 
-    /// Stores an address, if the program wants it. VIPL has a program make room for an address
-    /// of the greatest lengths that the NIC's attributes name.
+    /// Stores an address, unless the pointer is null. VIPL requires that a program has room for an address with the
+    /// largest lengths in the NIC's attributes.
     pub(crate) fn set(self, address: &NetAddress) {
         let lens = (u16::try_from(address.host.len()), u16::try_from(address.discriminator.len()));
         let (Ok(host_len), Ok(discriminator_len)) = lens else { return };
         Out(self.0).set(NetAddressHeader { host_len, discriminator_len });
         if !self.0.is_null() {
-            // SAFETY: the bytes behind the lengths belong to the address (this module's contract).
+            // SAFETY: by this module's contract the bytes after the lengths belong to the address.
             let bytes = unsafe { self.0.cast::<u8>().add(Self::BYTES) };
             Out(bytes).fill(&address.host);
-            // SAFETY: as above.
+            // SAFETY: by this module's contract the bytes after the lengths belong to the address, and have room for
+            // both parts.
             Out(unsafe { bytes.add(address.host.len()) }).fill(&address.discriminator);
         }
     }
 
-    /// Stores a host's address, and leaves the discriminator's length as the program has set it.
+    /// Stores a host's address. The program's length of the discriminator stays.
     ///
     /// # Errors
-    /// `VIP_INVALID_PARAMETER` where there is no room for one.
+    /// `VIP_INVALID_PARAMETER` for a null pointer.
     pub(crate) fn set_host(self, host: &[u8]) -> Result<(), ReturnCode> {
         if self.0.is_null() {
             return Err(ReturnCode::InvalidParameter);
         }
         let host_len = u16::try_from(host.len()).map_err(|_| ReturnCode::Error)?;
-        // The length of the host's address comes first.
+        // The length of the host's address is the first field.
         Out(self.0.cast::<u16>()).set(host_len);
-        // SAFETY: as in `set`.
+        // SAFETY: by this module's contract the bytes after the lengths belong to the address.
         Out(unsafe { self.0.cast::<u8>().add(Self::BYTES) }).fill(host);
         Ok(())
     }

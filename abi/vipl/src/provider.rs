@@ -1,33 +1,33 @@
-//! Which NIC a device's name stands for.
+//! Chooses the NIC for a device's name.
 
 use crate::boundary::complain;
 use sovia_nic::OpenError;
 pub(crate) use sovia_nic::{AnyConnection, AnyCq, AnyNic, AnyVi};
 use via::ReturnCode;
 
-/// The setting that names the provider.
+/// Environment variable with the provider.
 const PROVIDER: &str = "SOVIA_VIPL_PROVIDER";
-/// The provider where the setting says nothing.
+/// Provider if the variable is not set.
 const DEFAULT_PROVIDER: &str = "shm";
-/// The setting that names the NIC which every device's name stands for.
+/// Environment variable with the NIC that all device names stand for.
 const NIC: &str = "SOVIA_VIPL_NIC";
-/// The NIC where the setting says nothing.
+/// NIC if the variable is not set.
 const DEFAULT_NIC: &str = "vipl";
-/// In place of a NIC's name: each device's name is a NIC of its own.
+/// Value that makes each device name a NIC of its own.
 const EACH: &str = "*";
 
-/// A value of a setting; `None` where it is not set, or empty.
+/// Returns the value of an environment variable; `None` if it is not set or empty.
 pub(crate) fn setting(name: &str) -> Option<String> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
         .map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Opens the NIC that a device's name stands for.
+/// Opens the NIC for a device's name.
 ///
 /// # Errors
-/// `VIP_ERROR` for a setting that makes no sense, `VIP_ERROR_RESOURCE` where the system has
-/// too little of something; each with a line on standard error.
+/// `VIP_ERROR` for an invalid environment variable, `VIP_ERROR_RESOURCE` if the system lacks a resource. Both print a
+/// line on standard error.
 pub(crate) fn open(device: &str) -> Result<AnyNic, ReturnCode> {
     let named = setting(NIC);
     let name = match named.as_deref() {

@@ -1,4 +1,4 @@
-//! The calls by which completion queues tell events (`tags.rs`).
+//! Calls by which completion queues signal events (`tags.rs`).
 
 use crate::boundary::enter;
 use crate::cq::CQS;
@@ -8,8 +8,8 @@ use crate::tags::Event;
 use crate::types::Ulong;
 use via::ReturnCode;
 
-/// Has a completion queue tell an event: the one given, or a fresh one where it is null. The
-/// priority, which ranks interrupts, has nothing to rank here.
+/// Makes a completion queue signal an event: the given one, or a new one if `event` points to null. The priority has no
+/// effect: it ranks interrupts, which do not exist here.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipAddTagCQ(
     cq: Handle,
@@ -28,7 +28,7 @@ pub extern "C" fn VipAddTagCQ(
     })
 }
 
-/// Has a completion queue tell an event no more. With its last tag an event is closed.
+/// Ends the signalling of an event by a completion queue. An event is closed with its last tag.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipRemoveTagCQ(cq: Handle, event: Opaque, tag: Ulong) -> ReturnCode {
     enter(|| {

@@ -1,12 +1,11 @@
-//! Tags (cLAN): a program that waits for many things at once has a completion queue tell an event,
-//! which here is an eventfd, to be given to poll, select or epoll.
+//! Tags (cLAN): a completion queue signals an event, so that a program can wait for many objects at once. An event is
+//! an eventfd here, for poll, select or epoll.
 //!
-//! The event is readable when a completion queue under it may have an entry, until `VipCQDone` has
-//! found that it has none. So a program takes entries until there is none and then waits for the
-//! event, without reading it.
+//! The event is readable while a completion queue with this event may have an entry, until `VipCQDone` has found none.
+//! So a program takes entries until there is none, and then waits for the event without reading it.
 //!
-//! The news come from the provider's signal, which leaves the entry where it is: so a thread or a callback
-//! that waits for the queue otherwise does not notice that it has tags.
+//! The provider's signal leaves the entry in the queue. So a thread or callback that waits for the queue in another way
+//! is not affected by its tags.
 
 use crate::pointer::Opaque;
 use crate::provider::AnyCq;
@@ -17,10 +16,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use via::{CompletionQueue, ReturnCode};
 
-/// The tags of a completion queue.
+/// Tags of a completion queue.
 #[derive(Default)]
 pub(crate) struct Tags {
-    /// Whether there is one, to be looked at without the lock.
+    /// True if the queue has a tag. Read without the lock.
     used: AtomicBool,
     shared: Arc<Mutex<State>>,
 }
@@ -28,20 +27,20 @@ pub(crate) struct Tags {
 #[derive(Default)]
 struct State {
     tags: Vec<(Arc<Event>, Ulong)>,
-    /// A signal is under way.
+    /// True if a signal of the provider is requested.
     armed: bool,
-    /// The events have been told, and the program has not seen the queue empty since.
+    /// True if the events have been signalled, and the program has not seen the queue empty since.
     ready: bool,
 }
 
-/// An eventfd, for any number of tags.
+/// An eventfd with any number of tags.
 pub(crate) struct Event {
     fd: i32,
-    /// Of the tags under it, those whose queue is ready.
+    /// Number of the event's tags whose queue is ready.
     ready: Mutex<usize>,
 }
 
-/// The events that live, by their descriptors.
+/// Living events by their descriptors.
 static EVENTS: Mutex<Option<HashMap<i32, Weak<Event>>>> = Mutex::new(None);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,12 +48,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Event {
-    /// A fresh one.
+    /// Makes a new event.
     pub(crate) fn new() -> Result<Arc<Event>, ReturnCode> {
         let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         let mut fd = call::eventfd(flags).map_err(|_| ReturnCode::ErrorResource)?;
         if fd == 0 {
-            // Its handle would be the null pointer, which asks for a fresh one.
+            // Descriptor 0 would be the null pointer, which requests a new event.
             let other = call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 1);
             let _ = call::close(fd);
             fd = other.map_err(|_| ReturnCode::ErrorResource)? as i32;
@@ -66,12 +65,12 @@ impl Event {
         Ok(event)
     }
 
-    /// What a program gets for it.
+    /// Returns the value that the program gets for the event.
     pub(crate) fn handle(&self) -> Opaque {
         Opaque::at(self.fd as u64)
     }
 
-    /// One that a program has from here.
+    /// Returns an event that the program has got from this library.
     pub(crate) fn known(handle: Opaque) -> Result<Arc<Event>, ReturnCode> {
         let fd = i32::try_from(handle.address()).map_err(|_| ReturnCode::InvalidParameter)?;
         let events = locked(&EVENTS);
@@ -81,7 +80,7 @@ impl Event {
 
     fn raise(&self) {
         *locked(&self.ready) += 1;
-        // Cannot fail: the count stays far below its limit.
+        // The write cannot fail, because the count stays far below its limit.
         let _ = call::write(self.fd, &1u64.to_ne_bytes());
     }
 
@@ -89,7 +88,7 @@ impl Event {
         let mut ready = locked(&self.ready);
         *ready = ready.saturating_sub(1);
         if *ready == 0 {
-            // Empty already if the program has read it.
+            // The read fails if the program has read the eventfd already.
             let _ = call::read(self.fd, &mut [0; 8]);
         }
     }
@@ -98,7 +97,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         let mut events = locked(&EVENTS);
-        // Closed under the lock, so that the number is not given to another descriptor in between.
+        // Closed under the lock, so that another descriptor cannot get the number before the entry is removed.
         if let Some(events) = events.as_mut() {
             events.remove(&self.fd);
         }
@@ -117,7 +116,7 @@ impl State {
 }
 
 impl Tags {
-    /// The program has found no entry: the events say so until there is one.
+    /// Records that the program has found no entry. The events become unreadable until there is an entry.
     #[inline]
     pub(crate) fn found_empty(&self, cq: &AnyCq) {
         if self.used.load(Ordering::Acquire) {
@@ -128,12 +127,12 @@ impl Tags {
     #[cold]
     fn lower(&self, cq: &AnyCq) {
         locked(&self.shared).set_ready(false);
-        // An entry may have come meanwhile: then the signal runs at once.
+        // If an entry has come meanwhile, the signal runs at once.
         self.arm(cq);
     }
 
-    /// Has the provider tell of an entry, unless it does already. The state's lock must not be
-    /// held: the signal may run at once.
+    /// Requests the provider's signal for the next entry, unless it is requested already. Do not hold the state's lock:
+    /// the signal may run at once.
     fn arm(&self, cq: &AnyCq) {
         if core::mem::replace(&mut locked(&self.shared).armed, true) {
             return;
@@ -172,7 +171,7 @@ impl Tags {
         Ok(())
     }
 
-    /// The completion queue is no more.
+    /// Removes all tags of a destroyed completion queue.
     pub(crate) fn clear(&self) {
         let mut state = locked(&self.shared);
         state.set_ready(false);

@@ -1,4 +1,4 @@
-//! The data path: posting descriptors, and finding them done.
+//! The data path: posts descriptors and finds completed ones.
 
 use crate::boundary::{Outcome, enter, timeout};
 use crate::callback::ViFunction;
@@ -16,14 +16,14 @@ use via::{
     Vi,
 };
 
-/// Posts a descriptor to the send queue. That it is none, or lies in memory that it may not lie in,
-/// is reported to the error handler.
+/// Posts a descriptor to the send queue. An invalid descriptor, or one in memory that the VI may not use, is reported
+/// to the error handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipPostSend(vi: Handle, descriptor: Opaque, memory: u32) -> ReturnCode {
     enter(|| post(vi, descriptor, memory, AnyVi::post_send))
 }
 
-/// Posts a descriptor to the receive queue, likewise.
+/// Posts a descriptor to the receive queue. Errors are reported like those of `VipPostSend`.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipPostRecv(vi: Handle, descriptor: Opaque, memory: u32) -> ReturnCode {
     enter(|| post(vi, descriptor, memory, AnyVi::post_recv))
@@ -55,7 +55,7 @@ fn post(
     }
 }
 
-/// There is no descriptor where one was posted.
+/// Reports that there is no descriptor at the posted address.
 #[cold]
 fn report(open: &OpenVi, vi: Handle, address: u64) {
     open.nic.nic.report(AsyncError {
@@ -68,13 +68,13 @@ fn report(open: &OpenVi, vi: Handle, address: u64) {
     });
 }
 
-/// Takes the oldest descriptor of the send queue, if it is done.
+/// Takes the oldest descriptor of the send queue, if it is complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipSendDone(vi: Handle, descriptor: Out<Opaque>) -> ReturnCode {
     enter(|| look(vi, descriptor, AnyVi::send_done))
 }
 
-/// Takes the oldest descriptor of the receive queue, if it is done.
+/// Takes the oldest descriptor of the receive queue, if it is complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipRecvDone(vi: Handle, descriptor: Out<Opaque>) -> ReturnCode {
     enter(|| look(vi, descriptor, AnyVi::recv_done))
@@ -91,13 +91,13 @@ fn look(vi: Handle, descriptor: Out<Opaque>, done: impl FnOnce(&AnyVi) -> Done) 
     tell(told, descriptor)
 }
 
-/// As `VipSendDone`, waiting for it.
+/// Waits until the oldest descriptor of the send queue is complete, and takes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipSendWait(vi: Handle, wait: Ulong, descriptor: Out<Opaque>) -> ReturnCode {
     enter(|| wait_for(vi, wait, descriptor, AnyVi::send_done, AnyVi::send_wait))
 }
 
-/// As `VipRecvDone`, waiting for it.
+/// Waits until the oldest descriptor of the receive queue is complete, and takes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipRecvWait(vi: Handle, wait: Ulong, descriptor: Out<Opaque>) -> ReturnCode {
     enter(|| wait_for(vi, wait, descriptor, AnyVi::recv_done, AnyVi::recv_wait))
@@ -117,7 +117,7 @@ fn wait_for(
         Done::NotDone => {}
         told => return tell(told, descriptor),
     }
-    // Kept rather than used: destroying the VI is refused meanwhile, and does not wait.
+    // Kept and not used: destroying the VI fails meanwhile and does not wait.
     let open = open.keep();
     match patiently(&open.nic, timeout(ms), |slice| wait(&open.vi, slice)) {
         Ok(completion) => tell(Done::Completion(completion), descriptor),
@@ -147,7 +147,7 @@ fn tell(done: Done, descriptor: Out<Opaque>) -> Outcome {
     }
 }
 
-/// Has a callback run, once, with the next descriptor of the send queue that is done.
+/// Registers a callback for the next completed descriptor of the send queue. It runs once.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipSendNotify(
     vi: Handle,
@@ -157,7 +157,7 @@ pub extern "C" fn VipSendNotify(
     enter(|| notify(vi, context, callback, AnyVi::send_notify))
 }
 
-/// Has a callback run, once, with the next descriptor of the receive queue that is done.
+/// Registers a callback for the next completed descriptor of the receive queue. It runs once.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipRecvNotify(
     vi: Handle,
@@ -182,8 +182,8 @@ fn notify(
     Ok(())
 }
 
-/// Sends what can be sent of what waits in the send queue (cLAN). What still waits goes by itself
-/// once it can; there is no interrupt to enable.
+/// Sends waiting descriptors of the send queue as far as possible (cLAN). The others are sent later without a call.
+/// There is no interrupt to enable.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipPostDeferredSends(
     vi: Handle,

@@ -1,4 +1,4 @@
-//! VIPL's structures, as `include/vipl.h` lays them out. A test compiles the header and compares.
+//! VIPL's structures in the layout of `include/vipl.h`. A test compiles the header and compares.
 
 use crate::handle::Handle;
 use crate::pointer::Opaque;
@@ -85,13 +85,13 @@ pub struct AutodiscoveryList {
     pub count: Ulong,
 }
 
-/// `VIP_VI_STATE` of a state.
+/// Returns the `VIP_VI_STATE` of a state.
 pub(crate) fn state_code(state: ViState) -> u32 {
     state as u32
 }
 
 impl ViAttributesC {
-    /// The attributes as C sees them, under a tag's handle.
+    /// Converts attributes to C's structure, with the given handle of the tag.
     pub(crate) fn from_via(attributes: &ViAttributes, ptag: Handle) -> ViAttributesC {
         ViAttributesC {
             reliability_level: attributes.reliability.bits(),
@@ -103,8 +103,8 @@ impl ViAttributesC {
         }
     }
 
-    /// The attributes without the tag, which is the NIC's to look up. A size beyond 32 bits is
-    /// one that no NIC offers, and stays so.
+    /// Converts the attributes without the tag, which the NIC looks up. A size beyond 32 bits becomes the largest
+    /// 32-bit size, which no NIC offers either.
     pub(crate) fn to_via(self) -> ViAttributes {
         ViAttributes {
             reliability: Reliability::from_bits_retain(self.reliability_level),
@@ -125,7 +125,7 @@ impl MemAttributesC {
         }
     }
 
-    /// The attributes without the tag.
+    /// Converts the attributes without the tag.
     pub(crate) fn to_via(self) -> MemAttributes {
         MemAttributes {
             ptag: None,

@@ -1,4 +1,4 @@
-//! VIs: creating, destroying, looking at and changing them.
+//! VIs: creates, destroys, queries and changes them.
 
 use crate::boundary::enter;
 use crate::callback::Callbacks;
@@ -14,14 +14,14 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use via::{Attach, Nic, ReturnCode, Vi, ViAttributes};
 
-/// Every VI.
+/// All VIs.
 pub(crate) static VIS: Table<OpenVi> = Table::new(Kind::Vi);
 
 /// A VI.
 pub(crate) struct OpenVi {
     pub(crate) vi: AnyVi,
     pub(crate) nic: Arc<Core>,
-    /// The program's own, by `VipSetUserData`.
+    /// Data of the program, set by `VipSetUserData`.
     user_data: AtomicUsize,
     pub(crate) callbacks: Arc<Callbacks>,
 }
@@ -32,8 +32,7 @@ impl OfNic for OpenVi {
     }
 }
 
-/// Creates a VI. Without attributes it is as VIA's own defaults have it: reliable delivery of up to
-/// 32 KB.
+/// Creates a VI. Without attributes it has VIA's defaults: reliable delivery of up to 32 KB.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipCreateVi(
     nic: Handle,
@@ -73,7 +72,7 @@ pub extern "C" fn VipCreateVi(
     })
 }
 
-/// The attributes that a program asks for; the guard is to be kept until the NIC has them.
+/// Returns the requested attributes. Keep the guard until the NIC has them.
 fn wanted(
     nic: &Core,
     attributes: Option<ViAttributesC>,
@@ -83,8 +82,7 @@ fn wanted(
     Ok((ViAttributes { ptag, ..own }, first))
 }
 
-/// Destroys an idle VI. A callback of its that runs in another thread is waited for, and none begins from
-/// here on.
+/// Destroys an idle VI. Waits for a callback of the VI in another thread. No callback begins after that.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDestroyVi(vi: Handle) -> ReturnCode {
     enter(|| {
@@ -102,8 +100,8 @@ pub extern "C" fn VipDestroyVi(vi: Handle) -> ReturnCode {
     })
 }
 
-/// Tells a VI's state and attributes, and whether anything is posted to its queues. What the program
-/// does not want to know it passes a null pointer for.
+/// Returns a VI's state and attributes, and whether descriptors are posted to its queues. The program passes null
+/// pointers for results that it does not want.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipQueryVi(
     vi: Handle,
@@ -136,14 +134,14 @@ pub extern "C" fn VipSetViAttributes(vi: Handle, attributes: In<ViAttributesC>) 
     })
 }
 
-/// What the program has attached to a VI (cLAN); null where there is no such VI.
+/// Returns the program's data of a VI (cLAN); null if there is no such VI.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipGetUserData(vi: Handle) -> Opaque {
     let data = |open: Using<OpenVi>| open.user_data.load(Ordering::Acquire);
     VIS.find(vi).map_or(Opaque::NULL, |open| Opaque::at(data(open) as u64))
 }
 
-/// Attaches something of the program's own to a VI (cLAN).
+/// Sets the program's data of a VI (cLAN).
 #[unsafe(no_mangle)]
 pub extern "C" fn VipSetUserData(vi: Handle, data: Opaque) {
     if let Ok(open) = VIS.find(vi) {

@@ -1,13 +1,13 @@
-//! VIPL's interface, from what C passes up to the calls.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // What C passes, and what goes back to it.
+    // Values that C passes, and results for C.
     &["boundary", "first_tag", "hazard", "hosts", "pointer"],
     &["discovery", "handle", "provider"],
     &["types"],
     &["callback", "tags"],
-    // What handles stand for, and the calls on it.
+    // Objects of handles, and the calls on them.
     &["nic"],
     &["late", "management", "memory", "names"],
     &["cq"],

@@ -1,6 +1,6 @@
-//! A program as they were written when VIA was new, by compilers' settings of that time.
+//! A program like those written when VIA was new, with compiler settings of that time.
 //!
-//! Those that were written then cannot be had in a test: see docs/develop/vipl.md, "Programs of its time".
+//! The original programs cannot be part of a test: see docs/develop/vipl.md, "Programs of its time".
 
 use crate::common::{agent, folder, here, include, library, run, watched};
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The program, built for one of the two libraries of the time: as its makefile would have it.
+/// Builds the program for one of the two libraries of the time, with the arguments of its makefile.
 fn built(name: &str, arguments: &[&str]) -> PathBuf {
     let (program, place) = (folder().join(name), library().parent().expect("a folder"));
     let mut cc = Command::new("cc");
@@ -30,7 +30,7 @@ fn both_nodes(name: &str, discriminator: u32, arguments: &[&str]) {
     );
 }
 
-/// Two nodes, with settings for each.
+/// Runs two nodes, each with its own settings.
 fn converse<const N: usize>(
     name: &str,
     discriminator: u32,
@@ -56,7 +56,7 @@ fn converse<const N: usize>(
             [node("0", "node1"), asking]
         }
     };
-    // Of both: what one of them says may be why the other one fails.
+    // The output has both nodes' lines, because one node's line may explain the other's failure.
     let said = nodes.map(|node| {
         let output = node.wait_with_output().expect("it ends");
         (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.to_string())
@@ -65,7 +65,7 @@ fn converse<const N: usize>(
     assert_eq!(said, [0, 1].map(ok), "{name}");
 }
 
-/// Which of the two nodes is started first.
+/// The node that is started first.
 #[derive(Clone, Copy)]
 enum First {
     Accepts,
@@ -77,7 +77,7 @@ fn a_message_passing_library_for_m_via() {
     both_nodes("period-mvia", std::process::id(), &["-lvipl"]);
 }
 
-/// Its library had another name.
+/// cLAN's library had another name.
 #[test]
 fn a_message_passing_library_for_clan() {
     let link = library().parent().expect("a folder").join("libgnivipl.so");
@@ -86,7 +86,7 @@ fn a_message_passing_library_for_clan() {
     both_nodes("period-clan", std::process::id() + (1 << 30), &["-DGIGANET", "-lgnivipl"]);
 }
 
-/// Each node has a NIC of its own, on a UDP socket.
+/// Each node has its own NIC, on a UDP socket.
 #[test]
 fn a_message_passing_library_between_two_udp_addresses() {
     let free = || UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
@@ -105,7 +105,7 @@ fn a_message_passing_library_between_two_udp_addresses() {
     );
 }
 
-/// Each node has a NIC of its own, on libfabric.
+/// Each node has its own NIC, on libfabric.
 #[test]
 fn a_message_passing_library_on_libfabric() {
     const TEST: &str = "a_message_passing_library_on_libfabric";
@@ -121,14 +121,15 @@ fn a_message_passing_library_on_libfabric() {
         [("SOVIA_VIPL_PROVIDER", "ofi".to_owned()), ("SOVIA_VIPL_NIC", nic)]
     };
     let id = std::process::id() + (1 << 28);
-    // The node that asks goes on asking while there is no NIC at the other's address, as while no program waits there.
+    // The requesting node repeats its request while there is no NIC at the other address, as it does while no program
+    // waits there.
     for first in [First::Accepts, First::Asks(Duration::from_millis(300))] {
         let settings = places.each_ref().map(setting);
         converse("period-ofi", id, &["-lvipl"], &lines, &settings, first);
     }
 }
 
-/// The nodes have their NICs at two agents, each on a UDP socket; and at one.
+/// The nodes have their NICs at two agents, each on a UDP socket, and then at one agent.
 #[test]
 fn a_message_passing_library_at_agents() {
     let free = || UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());

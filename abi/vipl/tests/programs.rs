@@ -1,4 +1,4 @@
-//! C programs that know nothing of Sovia, linked with `-lvipl`.
+//! C programs that do not know Sovia, linked with `-lvipl`.
 
 use crate::common::{agent, program, run, skipped, watched};
 use std::fs;
@@ -45,7 +45,7 @@ fn errors_are_logged_until_the_program_says_otherwise() {
     let output = watched(60, false, arguments()).output().expect("it runs");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let logged = told.lines().filter(|line| line.contains("VINIC: VIP_ERROR_POST_DESC VI 0x"));
-    // Of five, four go to the program's own handler.
+    // Of five errors, four go to the program's own handler.
     assert_eq!(logged.count(), 1, "{told}");
 }
 
@@ -58,7 +58,7 @@ fn a_child_connects_to_its_parent() {
     }
 }
 
-/// A program that may start no thread (the limit is not root's) still has its callbacks.
+/// A program that may not start threads still gets its callbacks. (Root is not subject to this limit.)
 #[test]
 fn callbacks_need_no_thread() {
     const NO_LIMIT: i32 = 77;
@@ -70,7 +70,7 @@ fn callbacks_need_no_thread() {
     assert!(output.status.success(), "{}", tell("alone", &Ok(output)));
 }
 
-/// With a NIC of its own for each device's name, the program's check that they are one fails.
+/// If each device name has its own NIC, the program's check that the NICs are the same fails.
 #[test]
 fn devices_may_be_told_apart() {
     let told = |setting: &str| {
@@ -83,15 +83,15 @@ fn devices_may_be_told_apart() {
     assert!(!good && said.contains("memcmp(first, a.LocalNicAddress"), "{said}");
 }
 
-/// Both ends of a case, maybe under valgrind, with NICs in shared memory.
+/// Runs both ends of a case with NICs in shared memory, under valgrind if requested.
 fn pair(case: &str, valgrind: bool) {
     pair_with(case, valgrind, |_| Vec::new());
 }
 
-/// Both ends of a case, by settings for each role.
+/// Runs both ends of a case with the settings of each role.
 fn pair_with(case: &str, valgrind: bool, settings: impl Fn(&str) -> Vec<(&'static str, String)>) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // A discriminator has few bytes.
+    // The name is short, because a discriminator has few bytes.
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let start = |role: &str| {
         watched(if valgrind { 200 } else { 60 }, valgrind, pairs())
@@ -128,12 +128,12 @@ macro_rules! pairs {
             }
         )+
 
-        /// The same, with NICs at an agent that both ends share.
+        /// Runs the cases with NICs at an agent that both ends share.
         #[test]
         fn pairs_at_an_agent() {
             let name = format!("vipl-{}", std::process::id());
             agent::start(&name, "127.0.0.1:0");
-            // Longer messages and shorter discriminators than those of a NIC in software.
+            // Cases that need longer messages, or shorter discriminators, than those of a NIC in software.
             const OTHERS: [&str; 2] = ["accepting_with_another", "plain_address"];
             let cases = [$(stringify!($case)),+].into_iter();
             for case in cases.filter(|case| !OTHERS.contains(case)) {
@@ -141,13 +141,13 @@ macro_rules! pairs {
             }
         }
 
-        /// The same, with a NIC for RDMA for each end, where the environment names a device and its address.
+        /// Runs the cases with an RDMA NIC for each end, if the environment names a device and its address.
         #[test]
         fn pairs_on_a_nic_for_rdma() {
             pairs_over_rdma("pairs_on_a_nic_for_rdma", &[$(stringify!($case)),+]);
         }
 
-        /// The same, and neither end uses memory that is not its own, or has nothing in it yet.
+        /// Runs the cases under valgrind: no end may use memory that it does not own or that is uninitialized.
         #[test]
         #[ignore = "takes long: the same without valgrind runs always"]
         fn pairs_under_valgrind() {
@@ -184,9 +184,9 @@ pairs! {
     threads,
 }
 
-/// Pairs whose ends have a NIC each, of one device, and find each other by a file of hosts.
+/// Runs pairs whose ends have a NIC each on one device. They find each other by a file of hosts.
 fn pairs_over_rdma(test: &str, cases: &[&str]) {
-    // What a NIC for RDMA does not offer, and what needs a second NIC at a port that is taken.
+    // Cases that need features that an RDMA NIC does not offer, or a second NIC at a port in use.
     const OTHERS: [&str; 3] = ["accepting_with_another", "reliable_reception", "unreliable"];
     let Some(address) = std::env::var_os("SOVIA_RDMA_ADDRESS") else {
         return println!("SKIPPED: {test}: SOVIA_RDMA_ADDRESS names no NIC for RDMA (make lab)");
@@ -209,8 +209,8 @@ fn pairs_over_rdma(test: &str, cases: &[&str]) {
     }
 }
 
-/// The first program of a newcomer, between two builds of it, often: what is taken back at the end
-/// can be taken back at once.
+/// Runs a beginner's first program between two of its builds, many times. Resources freed at its end must be free at
+/// once.
 fn pingpong(first: &Path, second: &Path) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..20 {
@@ -225,7 +225,7 @@ fn pingpong(first: &Path, second: &Path) {
     }
 }
 
-/// The first program, built by a compiler with these arguments.
+/// Builds the first program with a compiler and arguments.
 fn built(compiler: &str, name: &str, arguments: &[&str]) -> PathBuf {
     let program = crate::common::folder().join(name);
     let mut command = Command::new(compiler);
@@ -249,7 +249,7 @@ fn a_first_program_in_c99_and_cpp() {
     }
 }
 
-/// With nothing shared at all, as `pkg-config --static` has it.
+/// Links everything statically, like `pkg-config --static`.
 #[test]
 fn a_first_program_without_shared_libraries() {
     let source = crate::common::here().join("tests/c/pingpong.c").display().to_string();
@@ -263,7 +263,7 @@ fn a_first_program_without_shared_libraries() {
     pingpong(&program, &program);
 }
 
-/// As an old Makefile would: the archive instead of the shared library.
+/// Links the archive instead of the shared library, like an old Makefile.
 #[test]
 fn it_links_statically() {
     if skipped("it_links_statically", "cc") {

@@ -1,11 +1,11 @@
-//! What `libvipl.so` offers to the linker.
+//! Checks the symbols that `libvipl.so` exports.
 
 use crate::common::{here, library, run};
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-/// The list is in the repository: a change of it is a change of the interface.
+/// The list is in the repository, because a change of the list changes the interface.
 #[test]
 fn it_exports_this_and_nothing_else() {
     if crate::common::skipped("it_exports_this_and_nothing_else", "nm") {

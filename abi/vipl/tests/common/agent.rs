@@ -1,14 +1,15 @@
-//! An agent at which programs have their NICs.
+//! An agent that has the programs' NICs.
 
 use sovia_agent::{Switch, SwitchConfig};
 use std::sync::mpsc::channel;
 
-/// Has programs use NICs at an agent of that name, which has a UDP port with that address.
+/// Returns environment variables that make programs use NICs at the agent `name`.
 pub(crate) fn settings(name: &str) -> [(&'static str, String); 2] {
     [("SOVIA_VIPL_PROVIDER", "eth".to_owned()), ("SOVIA_VIPL_NIC", format!("agent:{name}"))]
 }
 
-/// Starts it, in a thread that gives its own privileges up; it ends with this process.
+/// Starts an agent with a UDP port at `address`, in a thread that gives up its own privileges. It ends with this
+/// process.
 pub(crate) fn start(name: &str, address: &str) {
     let place = format!("udp:{address}").parse().expect("a place");
     let users = vec![sovia_sys::call::geteuid()];

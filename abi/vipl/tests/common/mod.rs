@@ -1,4 +1,4 @@
-//! Building C programs against the library, and running them.
+//! Builds C programs against the library, and runs them.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -20,7 +20,7 @@ const LIBRARY: &str = "libvipl";
 const ARCHIVE: &str = "libvipl";
 const VARIABLE: &str = "SOVIA_VIPL";
 
-/// Compiles a C program, of one file or of a folder of them, with `-lvipl`.
+/// Compiles a C program with `-lvipl`. Its source is a file or a folder of files.
 pub(crate) fn program(name: &str) -> PathBuf {
     let library = library();
     let program = folder().join(name);
@@ -41,7 +41,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
     program
 }
 
-/// The files of a program in C: a folder of its own, or one of its name.
+/// Returns the source files of a C program: those in its folder, or the file with its name.
 pub(crate) fn sources(name: &str) -> Vec<PathBuf> {
     let place = here().join("tests/c");
     let Ok(folder) = fs::read_dir(place.join(name)) else {
@@ -51,7 +51,7 @@ pub(crate) fn sources(name: &str) -> Vec<PathBuf> {
     files.filter(|path| path.extension() == Some(OsStr::new("c"))).collect()
 }
 
-/// A command under a watchdog, maybe under valgrind as well, whose errors are then the program's.
+/// Returns a command under a watchdog. With `valgrind`, errors that valgrind finds make the program fail.
 pub(crate) fn watched(seconds: u32, valgrind: bool, program: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", &seconds.to_string()]).stdin(Stdio::null());
