@@ -1,4 +1,4 @@
-//! VIs connect, are refused, and connect again.
+//! Cases in which VIs connect, are refused, and connect again.
 
 group! { "connect, client-server":
     both nobody_waits_is_no_match,
@@ -12,7 +12,7 @@ group! { "connect, client-server":
     both many_vis_between_two,
 }
 
-/// At once, and the VI is as before.
+/// A request without a waiting server fails at once, and the VI is unchanged.
 pub(super) mod nobody_waits_is_no_match {
     use crate::{Context, End, SOON};
     use via::error::ConnectError;
@@ -35,7 +35,7 @@ pub(super) mod nobody_waits_is_no_match {
     }
 }
 
-/// By the program, or by dropping the request.
+/// The program rejects a request, or drops it.
 pub(super) mod a_request_can_be_rejected {
     use crate::{Context, End, SOON};
     use via::error::ConnectError;
@@ -44,7 +44,7 @@ pub(super) mod a_request_can_be_rejected {
     pub(crate) fn server<N: Nic>(cx: &Context<'_, N>) {
         cx.nic.connect_wait(&cx.server, SOON).unwrap().reject();
         drop(cx.nic.connect_wait(&cx.server, SOON).unwrap());
-        // The VI that was rejected is as good as any.
+        // The rejected VI can be used like any other.
         let end = End::new(cx);
         end.post_recv(0, 0, 8);
         end.accept(cx);
@@ -62,7 +62,7 @@ pub(super) mod a_request_can_be_rejected {
     }
 }
 
-/// Unanswered requests time out, and waits without a request.
+/// A request without an answer times out, and so does a wait without a request.
 pub(super) mod a_request_times_out {
     use crate::withdrawn;
     use crate::{Context, End, Line};
@@ -94,7 +94,8 @@ pub(super) mod a_request_times_out {
     }
 }
 
-/// The server waits for short times, one after the other, while another of its threads takes what comes from the network.
+/// The server waits for short times, one after the other. Meanwhile another of its threads handles arrivals from the
+/// network.
 pub(super) mod request_that_comes_as_a_wait_times_out_is_not_rejected {
     use crate::{Context, End};
     use core::sync::atomic::{AtomicBool, Ordering};
@@ -140,7 +141,7 @@ pub(super) mod request_that_comes_as_a_wait_times_out_is_not_rejected {
     }
 }
 
-/// The maximum transfer size, here; both sides are told.
+/// The maximum transfer sizes differ, and both sides are notified.
 pub(super) mod attributes_must_match {
     use crate::{Context, End, SOON};
     use via::error::{ConnectError, CreateViError};
@@ -177,7 +178,7 @@ pub(super) mod attributes_must_match {
     }
 }
 
-/// Each side learns the other's attributes, and the waiting one the requester's address.
+/// Each side learns the other's attributes. The waiting side also learns the requester's address.
 pub(super) mod addresses_and_attributes_are_told {
     use crate::{Context, End, SOON};
     use via::{Connection, Nic, Vi, ViState};
@@ -197,7 +198,7 @@ pub(super) mod addresses_and_attributes_are_told {
         let end = End::new(cx);
         let theirs = end.request(cx).unwrap();
         assert_eq!(theirs.max_transfer_size, end.vi.attributes().max_transfer_size);
-        // Only an idle VI is destroyed.
+        // Only an idle VI can be destroyed.
         let (vi, error) = end.vi.destroy().unwrap_err();
         assert_eq!(error.state, ViState::Connected);
         vi.disconnect();
@@ -205,7 +206,7 @@ pub(super) mod addresses_and_attributes_are_told {
     }
 }
 
-/// After a disconnect at either end, as often as one likes.
+/// A VI can connect again after a disconnect at either end, any number of times.
 pub(super) mod a_vi_connects_again {
     use crate::{Context, End, SOON};
     use via::error::ConnectError;
@@ -247,7 +248,7 @@ pub(super) mod a_vi_connects_again {
     }
 }
 
-/// Each request goes to one of them.
+/// Several threads wait at one address, and each request goes to one of them.
 pub(super) mod several_wait_at_one_address {
     use crate::{Context, End};
     use std::thread;
@@ -287,7 +288,7 @@ pub(super) mod several_wait_at_one_address {
     }
 }
 
-/// Many connections between the same two, all alive at once.
+/// Many connections between the same two roles exist at once.
 pub(super) mod many_vis_between_two {
     use crate::{Context, End};
     use via::Nic;

@@ -1,4 +1,4 @@
-//! Completion queues: an entry for each descriptor that is done.
+//! Completion queues: an entry for each completed descriptor.
 
 use super::prelude::*;
 
@@ -17,7 +17,7 @@ group! { "completion queue":
     alone a_destroyed_vi_does_not_spoil_its_completion_queue [CompletionQueues],
 }
 
-/// An end on these completion queues, with a context.
+/// Makes an end with these completion queues and a context.
 pub(super) fn on<'n, N: Nic>(
     cx: &Context<'n, N>,
     send: Option<&N::Cq>,
@@ -27,20 +27,20 @@ pub(super) fn on<'n, N: Nic>(
     End::attached(cx, 1 << 18, ViAttributes::default(), Attach { send, recv, context })
 }
 
-/// A client's end for a server's that [`on`] has made.
+/// Connects a client's end to a server's end from [`on`].
 pub(super) fn requested<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
     let end = End::with(cx, 64, ViAttributes::default());
     end.request(cx).unwrap();
     end
 }
 
-/// The next entry; it must be this.
+/// Waits for the next entry, and checks it.
 #[track_caller]
 pub(super) fn entry<C: CompletionQueue>(cq: &C, context: u64, queue: WorkQueueKind) {
     assert_eq!(cq.wait(SOON), Ok(CqEntry { context, queue }));
 }
 
-/// What is done, and had an entry, so that it need not be waited for.
+/// Takes the completed descriptor of an entry. The call need not wait.
 #[track_caller]
 pub(super) fn taken<N: Nic>(end: &End<'_, N>, queue: WorkQueueKind) -> via::Completion {
     let done = match queue {
@@ -77,7 +77,7 @@ fn an_empty_completion_queue_has_no_entry<N: Nic>(cx: &Context<'_, N>) {
     never("an entry for what is not done", || cq.done().is_some());
 }
 
-/// At once: the entry comes after it.
+/// When the entry is there, the descriptor can be taken at once.
 fn with_an_entry_its_descriptor_can_be_taken<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, None, Some(&cq), 1));
@@ -105,7 +105,7 @@ mod entries_come_in_order_and_are_as_many_as_descriptors {
         let end = on(cx, None, Some(&cq), 1);
         let posted: Vec<_> = (0..MESSAGES).map(|i| end.post_recv(i, i * 8, 8)).collect();
         end.accept(cx);
-        // All arrive before one is looked at.
+        // All messages arrive before the program looks at one of them.
         line.meet();
         eventually("the last is done", || end.place(MESSAGES - 1).status().is_done());
         for (i, descriptor) in posted.into_iter().enumerate() {
@@ -149,7 +149,7 @@ fn flushed_descriptors_leave_entries<N: Nic>(cx: &Context<'_, N>) {
         let status = taken(&b, Recv).result().unwrap_err();
         assert!(status.contains(Status::DESC_FLUSHED_ERROR));
     }
-    // And what is flushed as soon as it is posted.
+    // A descriptor that is flushed when it is posted also leaves an entry.
     b.post_send(0, 0, 8);
     entry(&cq, 2, Send);
     assert!(taken(&b, Send).result().is_err());
@@ -177,7 +177,7 @@ fn descriptors_in_error_leave_entries<N: Nic>(cx: &Context<'_, N>) {
     assert!(taken(&b, Recv).result().unwrap_err().contains(Status::DESC_FLUSHED_ERROR));
 }
 
-/// With a completion queue too, the descriptor itself changes before its eyes.
+/// A program that only reads the descriptor sees its status change, even if there is a completion queue.
 fn a_program_that_only_looks_finds_the_status_first<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, None, Some(&cq), 1));
@@ -206,7 +206,7 @@ fn a_vi_that_connects_again_keeps_its_completion_queue<N: Nic>(cx: &Context<'_, 
     assert_eq!(cq.done(), None);
 }
 
-/// One without leaves none at its target.
+/// A write without immediate data leaves no entry at its target.
 mod a_write_with_immediate_data_leaves_an_entry {
     use super::*;
 
@@ -278,7 +278,7 @@ mod reads_and_writes_leave_entries_at_their_origin {
     }
 }
 
-/// Whether its entries go with it or stay: those of others come, and it can be destroyed.
+/// Entries of a destroyed VI may be removed or stay. Entries of other VIs still come, and the queue can be destroyed.
 fn a_destroyed_vi_does_not_spoil_its_completion_queue<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(64, 1).unwrap();
     let ends = [1, 2].map(|context| on(cx, Some(&cq), Some(&cq), context));

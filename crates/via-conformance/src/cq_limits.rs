@@ -1,4 +1,4 @@
-//! How many entries a completion queue holds, what happens beyond, and when it may go.
+//! Capacity of a completion queue, overflow, and destruction.
 
 use super::cq::{entry, on, requested, taken};
 use super::prelude::*;
@@ -21,7 +21,7 @@ group! { "completion queue":
     alone the_nics_completion_queues_and_one_more [CompletionQueues, ReachableLimits],
 }
 
-/// Leaves so many entries of VI 1.
+/// Leaves `entries` entries of VI 1.
 fn fill<N: Nic>(end: &End<'_, N>, entries: usize) {
     for i in 0..entries {
         end.post_recv(i, 0, 8);
@@ -29,7 +29,7 @@ fn fill<N: Nic>(end: &End<'_, N>, entries: usize) {
     end.vi.disconnect();
 }
 
-/// Takes so many entries, and no more are there.
+/// Takes `entries` entries, and checks that no further entry is there.
 #[track_caller]
 fn drain<N: Nic>(cq: &N::Cq, end: &End<'_, N>, entries: usize) {
     for _ in 0..entries {
@@ -54,7 +54,7 @@ fn a_completion_queue_of_no_or_too_many_entries_is_refused<N: Nic>(cx: &Context<
     }
 }
 
-/// To the last entry, and over again.
+/// Fills the queue to its capacity, several times.
 fn a_full_completion_queue_loses_nothing<N: Nic>(cx: &Context<'_, N>) {
     let (told, cq) = (Told::by(cx.nic), cx.nic.create_cq(64, 1).unwrap());
     let (capacity, end) = (cq.capacity() as usize, on(cx, None, Some(&cq), 1));
@@ -65,7 +65,7 @@ fn a_full_completion_queue_loses_nothing<N: Nic>(cx: &Context<'_, N>) {
     told.nothing();
 }
 
-/// Every descriptor is done and can be taken all the same.
+/// After an overflow, every descriptor is still complete and can be taken.
 mod an_overflow_is_told_and_breaks_the_connection {
     use super::*;
 
@@ -120,7 +120,7 @@ fn growing_keeps_the_entries<N: Nic>(cx: &Context<'_, N>) {
 fn shrinking_keeps_the_entries<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(256, 1).unwrap();
     let end = on(cx, None, Some(&cq), 1);
-    // Not from its beginning.
+    // The entries in the queue do not begin at its start.
     fill(&end, 100);
     drain(&cq, &end, 100);
     fill(&end, 200);
@@ -224,7 +224,7 @@ fn a_completion_queue_in_use_is_not_destroyed<N: Nic>(cx: &Context<'_, N>) {
         let vi = on(cx, send.then_some(&cq), recv.then_some(&cq), 1);
         assert!(cq.in_use());
         cq = cq.destroy().expect_err("destroyed");
-        // It works on.
+        // The queue still works.
         vi.post_recv(0, 0, 8);
         vi.vi.disconnect();
         if recv {
@@ -243,7 +243,7 @@ fn an_unused_completion_queue_is_destroyed<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// The VIs then take their descriptors without it.
+/// After the program has dropped the queue, its VIs report completions without it.
 fn a_dropped_completion_queue_is_left_to_its_vis<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(64, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, Some(&cq), Some(&cq), 1));

@@ -1,4 +1,4 @@
-//! Completion queues that several work queues share, and those of one.
+//! Completion queues shared by several work queues, and queues with one.
 
 use super::cq::{entry, on, taken};
 use super::prelude::*;
@@ -18,7 +18,7 @@ mod both_queues_share_one {
     fn talk<N: Nic>(cx: &Context<'_, N>, line: Line<'_, N>, connect: impl Fn(&End<'_, N>)) {
         let cq = cx.nic.create_cq(64, 1).unwrap();
         let end = on(cx, Some(&cq), Some(&cq), 3);
-        // The other may be a round ahead.
+        // The other role may be a round ahead.
         for i in 0..2 {
             end.post_recv(i, i * 100, 100);
         }
@@ -27,7 +27,7 @@ mod both_queues_share_one {
         for i in 0..ROUNDS {
             end.fill(200, 100, i);
             end.post_send(2, 200, 100);
-            // In which order the two are done is the peer's doing; its next message, too.
+            // The peer decides the order in which the two complete. Its next message may also be among them.
             while sent <= i || received <= i {
                 let CqEntry { context, queue } = cq.wait(SOON).unwrap();
                 assert_eq!(context, 3);
@@ -97,7 +97,7 @@ mod two_vis_share_one {
     }
 }
 
-/// Sends on one, receives on another.
+/// Sends complete in one queue, and receives in another.
 mod each_queue_has_its_own {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Being told that a completion queue has an entry, which is left in it.
+//! Signals: the NIC notifies the program of an entry and leaves the entry in the queue.
 
 use super::cq::{entry, on, requested, taken};
 use super::prelude::*;
@@ -33,7 +33,7 @@ pub(super) fn heard(signal: &Heard) {
     signal.recv_timeout(PATIENCE).expect("no signal");
 }
 
-/// One entry, of a receive that is flushed.
+/// Leaves one entry, of a flushed receive.
 fn one_entry<N: Nic>(end: &End<'_, N>) {
     end.post_recv(0, 0, 8);
     end.vi.disconnect();
@@ -65,8 +65,8 @@ mod an_entry_is_signalled_and_stays {
     }
 }
 
-/// As a program does that has the queue tell an event: it takes entries until there is none, asks
-/// to be told, and does not look again before. A signal too few would have it sleep for ever.
+/// The program takes entries until there is none, requests a signal, and looks again only after the signal. A missing
+/// signal would block the program for ever.
 mod every_message_is_signalled_to_who_looks_no_more_than_told {
     use super::*;
 
@@ -148,7 +148,7 @@ fn a_signal_runs_once<N: Nic>(cx: &Context<'_, N>) {
         taken(&end, Recv);
     }
     heard(&told);
-    // It is not even there any more.
+    // The callback has been dropped.
     assert_eq!(told.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected));
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for completion queues, by one thread and by several.
+//! Waits on completion queues, by one thread and by several.
 
 use super::cq::{entry, on, requested, taken};
 use super::prelude::*;
@@ -16,10 +16,10 @@ group! { "completion queue":
     both ping_pong_by_completion_queue [CompletionQueues],
 }
 
-/// Not before its time.
+/// A wait must not end before its time.
 fn a_wait_for_an_entry_times_out<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
-    // With nothing attached, with something, and with something posted.
+    // Waits with nothing attached, with an attached VI, and with a posted descriptor.
     let end = on(cx, Some(&cq), Some(&cq), 1);
     for posted in [false, true] {
         if posted {
@@ -91,7 +91,7 @@ mod a_wait_for_an_entry_is_woken_by_a_message {
     }
 }
 
-/// For what is flushed leaves entries.
+/// Flushed descriptors leave entries, which wake the waiting thread.
 mod a_wait_for_an_entry_is_woken_by_the_end {
     use super::*;
 
@@ -127,7 +127,7 @@ mod looking_does_not_block_behind_a_wait_for_an_entry {
         thread::scope(|s| {
             let waiter = s.spawn(|| entry(&cq, 1, Recv));
             let begin = Instant::now();
-            // While the waiter spins, and when it sleeps.
+            // These times cover a spinning and a sleeping waiter.
             never("an entry out of nothing", || cq.done().is_some() || waiter.is_finished());
             assert!(begin.elapsed() < Duration::from_secs(10), "blocked");
             assert_eq!(cq.capacity().min(16), 16);
@@ -145,7 +145,7 @@ mod looking_does_not_block_behind_a_wait_for_an_entry {
     }
 }
 
-/// No entry is lost, and no thread sleeps on while there is one.
+/// No entry is lost, and no thread keeps sleeping while there is an entry.
 mod each_of_several_waiting_threads_gets_its_entries {
     use super::*;
 
@@ -209,7 +209,7 @@ fn several_threads_look_and_each_entry_is_found_once<N: Nic>(cx: &Context<'_, N>
     end.nothing_posted();
 }
 
-/// Back and forth, many times: a missed wake-up would show.
+/// Exchanges many messages, so that a missed wake-up would show.
 mod ping_pong_by_completion_queue {
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Sleeping on a completion queue among other descriptors.
 //!
-//! A NIC that cannot be watched so has the same shown for [`CompletionQueue::signal`], which a program uses then.
+//! If a NIC's queues cannot be watched, the cases use [`CompletionQueue::signal`] instead, as a program would.
 
 use super::cq::{entry, on, requested, taken};
 use super::cq_signal::{heard, signal};
@@ -19,14 +19,14 @@ group! { "watch":
     alone threads_that_wait_are_woken_though_another_watches [CompletionQueues],
 }
 
-/// Longer than anything takes; only a failure waits for it.
+/// Longest sleep. Only a failure waits this long.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 fn is_over(watch: &Watch) -> bool {
     watch.until.is_some_and(|until| until <= clock::now_ns())
 }
 
-/// Sleeps on a watch that has begun; false if nothing has ended it.
+/// Sleeps on a watch that has begun. Returns false if nothing has ended the sleep.
 fn sleep<C: CompletionQueue>(cq: &C, watch: &Watch) -> bool {
     let entry = |fd| poll::PollFd { fd, events: 1, revents: 0 };
     let mut fds = watch.descriptors.map(entry);
@@ -123,7 +123,8 @@ fn one_thread_watches_at_a_time<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// The NIC's own thread sees to the network again: a message is taken though no thread of the program's looks.
+/// After the last watch, the NIC's own thread handles the network again: a message is received although no thread of
+/// the program looks.
 fn a_nic_goes_on_after_its_last_watch<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, None, Some(&cq), 2));
@@ -139,10 +140,10 @@ fn a_nic_goes_on_after_its_last_watch<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(taken(&b, Recv).result(), Ok(8));
 }
 
-/// A message between two VIs that are not attached to the queue which is watched.
+/// A message travels between two VIs that are not attached to the watched queue.
 fn threads_that_wait_are_woken_though_another_watches<N: Nic>(cx: &Context<'_, N>) {
     const MESSAGES: usize = 20;
-    /// The others are asleep by then, as a rule.
+    /// By then the other threads are usually asleep.
     const BEGUN: Duration = Duration::from_millis(2);
     const SHORT_NS: u64 = 5_000_000;
     let cq = cx.nic.create_cq(16, 1).unwrap();
@@ -150,7 +151,7 @@ fn threads_that_wait_are_woken_though_another_watches<N: Nic>(cx: &Context<'_, N
     b.post_recv(0, 0, 8);
     connect(cx, &a, &b);
     for i in 0..MESSAGES {
-        // It begins before the others sleep.
+        // The watch begins before the other threads sleep.
         let mut watch = cq.watch();
         let can_be_watched = watch.is_some();
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What can be wrong with a descriptor, one by one: for sends and for receives.
+//! Each possible fault of a descriptor, in sends and in receives.
 
 use super::prelude::*;
 use via::{DataSegment, DescriptorRef};
@@ -26,7 +26,7 @@ group! { "descriptor errors":
     both an_error_breaks_both_sides_and_is_told,
 }
 
-/// A send that was spoilt ends in this error, and breaks the connection.
+/// Checks that a send with a fault ends in this error and breaks the connection.
 #[track_caller]
 fn spoilt_send<N: Nic>(cx: &Context<'_, N>, error: Status, spoil: impl Fn(DescriptorRef<'_>)) {
     let (a, b) = pair(cx, ViAttributes::default());
@@ -39,7 +39,7 @@ fn spoilt_send<N: Nic>(cx: &Context<'_, N>, error: Status, spoil: impl Fn(Descri
     b.received_in(Status::DESC_FLUSHED_ERROR);
 }
 
-/// As [`spoilt_send`], with these data segments.
+/// Like [`spoilt_send`], with these data segments.
 #[track_caller]
 fn wrong_send<N: Nic>(
     cx: &Context<'_, N>,
@@ -63,14 +63,14 @@ fn ends_in<N: Nic>(end: &End<'_, N>, error: Status) {
     assert!(matches!(end.vi.cause(), Some(Cause::Descriptor(_))), "{:?}", end.vi.cause());
 }
 
-/// A receive that was spoilt ends in this error when a message meets it, or before.
+/// Checks that a receive with a fault ends in this error, when a message uses it or before.
 #[track_caller]
 fn spoilt_receive<N: Nic>(cx: &Context<'_, N>, error: Status, spoil: impl Fn(DescriptorRef<'_>)) {
     let (a, b) = pair(cx, ViAttributes::default());
     let descriptor = b.descriptor(0, &[b.data(0, 8)], None);
     spoil(b.place(0));
     b.vi.post_recv(descriptor).unwrap();
-    // It may be broken already.
+    // The connection may be broken already.
     let _ = a.vi.post_send(a.descriptor(0, &[a.data(0, 8)], None));
     let received = b.received();
     let status = received.result().expect_err("received into");
@@ -79,7 +79,7 @@ fn spoilt_receive<N: Nic>(cx: &Context<'_, N>, error: Status, spoil: impl Fn(Des
     b.await_state(ViState::Error);
 }
 
-/// Each of the twelve.
+/// Checks each of the twelve reserved bits.
 fn reserved_control_bits_are_a_format_error<N: Nic>(cx: &Context<'_, N>) {
     for bit in 4..16 {
         let control = Control::from_bits_retain(1 << bit);
@@ -101,7 +101,7 @@ fn too_many_segments_are_a_format_error<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// The descriptor says that it is longer than its region: no byte behind is looked at.
+/// The descriptor claims segments beyond its region. The NIC must read no byte beyond the region.
 fn segments_beyond_the_region_are_an_error<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     b.post_recv(0, 0, 100);
@@ -131,7 +131,7 @@ fn a_receive_that_asks_for_an_rdma_is_a_format_error<N: Nic>(cx: &Context<'_, N>
     }
 }
 
-/// To zero, and to eight bytes, in 32 bits; each segment is in a region.
+/// The sum overflows 32 bits, to zero and to eight bytes. Each segment is inside a region.
 fn lengths_that_overflow_in_sum_are_a_length_error<N: Nic>(cx: &Context<'_, N>) {
     const EACH: usize = 1 << 26;
     let large = Memory::zeroed(EACH + 8);
@@ -152,7 +152,7 @@ fn a_range_that_overflows_is_a_protection_error<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// Though the two lie side by side.
+/// The two regions are adjacent.
 fn a_range_across_two_regions_is_a_protection_error<N: Nic>(cx: &Context<'_, N>) {
     wrong_send(cx, Status::PROTECTION_ERROR, |a| {
         let end = a.memory.len();
@@ -172,7 +172,7 @@ fn the_last_of_many_segments_is_checked_too<N: Nic>(cx: &Context<'_, N>) {
     });
 }
 
-/// Whether it is let pass or not: nothing else is sent, and both sides agree.
+/// The NIC may accept or refuse the segment. In both cases nothing else is sent, and both sides agree.
 fn an_empty_segment_of_no_region_does_no_harm<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     b.post_recv(0, 0, 100);
@@ -199,7 +199,7 @@ fn memory_of_another_tag_is_a_protection_error<N: Nic>(cx: &Context<'_, N>) {
     wrong_send(cx, Status::PROTECTION_ERROR, |_| vec![other.segment(0, 8, handle)]);
 }
 
-/// Its own memory needs the VI's tag as well as the data.
+/// The descriptor's own memory needs the VI's tag, like the data.
 fn a_descriptor_of_another_tag_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let (a, _b) = pair(cx, ViAttributes::default());
     let ptag = Some(cx.nic.create_ptag().unwrap());
@@ -222,7 +222,7 @@ fn a_misaligned_descriptor_is_refused<N: Nic>(cx: &Context<'_, N>) {
     a.nothing_posted();
 }
 
-/// Before, behind, partly, and with addresses that overflow.
+/// Tries descriptors before, after and partly outside their region, and addresses that overflow.
 fn a_descriptor_outside_its_region_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let (a, _b) = pair(cx, ViAttributes::default());
     let (first, len) = (a.memory.address(0), a.memory.len() as u64);
@@ -234,7 +234,7 @@ fn a_descriptor_outside_its_region_is_refused<N: Nic>(cx: &Context<'_, N>) {
         (first + len + (1 << 40), a.handle),
         (0, a.handle),
         (u64::MAX - 63, a.handle),
-        // Sixty-four bytes of a hundred are left there, but not from byte 64 on.
+        // The region has a hundred bytes. A descriptor of 64 bytes at offset 64 does not fit.
         (memory.address(64), short),
     ];
     for (address, handle) in wrong {
@@ -245,8 +245,8 @@ fn a_descriptor_outside_its_region_is_refused<N: Nic>(cx: &Context<'_, N>) {
     a.nothing_posted();
 }
 
-/// A thread changes segments back and forth, good and bad: what is received goes where one of
-/// them says or ends in an error, and the bytes beside are never touched.
+/// A thread changes the segments all the time between good and bad ones. A received message goes to the place of one of
+/// them, or its receive ends in an error. The bytes beside are never touched.
 fn a_descriptor_that_changes_after_posting_does_no_harm<N: Nic>(cx: &Context<'_, N>) {
     const ROUNDS: usize = 300;
     let (mut a, mut b) = pair(cx, ViAttributes::default());
@@ -261,7 +261,7 @@ fn a_descriptor_that_changes_after_posting_does_no_harm<N: Nic>(cx: &Context<'_,
             s.spawn(|| {
                 while !stop.load(core::sync::atomic::Ordering::Relaxed) {
                     for segment in [beyond, DataSegment { handle: 0, ..good }, good] {
-                        // As prepare does, but for the status, which is the NIC's now.
+                        // Writes what `prepare` would, except for the status, which belongs to the NIC now.
                         b.memory.write(32, &segment.address.to_ne_bytes());
                         b.memory.write(40, &segment.handle.to_ne_bytes());
                     }
@@ -285,7 +285,7 @@ fn a_descriptor_that_changes_after_posting_does_no_harm<N: Nic>(cx: &Context<'_,
     }
 }
 
-/// The NIC keeps its own account of what is done.
+/// The NIC has its own record of completed descriptors.
 fn a_scribbled_status_is_not_believed<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     b.post_recv(0, 0, 8);
@@ -339,7 +339,7 @@ fn what_precedes_an_error_is_carried_out<N: Nic>(cx: &Context<'_, N>) {
     b.received_in(Status::DESC_FLUSHED_ERROR);
 }
 
-/// The side without the fault hears that its connection is lost.
+/// The side without the fault gets "connection lost".
 mod an_error_breaks_both_sides_and_is_told {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! A VI with memory to use it: what the cases are written with.
+//! A VI with its memory, which the cases use.
 
 use super::{Context, SOON};
 use std::thread;
@@ -11,47 +11,47 @@ use via::{
     ViState,
 };
 
-/// Bytes from one descriptor to the next: the longest fits.
+/// Distance between descriptors in bytes. The longest descriptor fits.
 const DESCRIPTOR: usize = 4160;
-/// Descriptors of an end.
+/// Number of an end's descriptors.
 const DESCRIPTORS: usize = 1024;
-/// Where data begins.
+/// Offset of the data.
 const DATA: usize = DESCRIPTOR * DESCRIPTORS;
 
 /// One end of a connection: a VI, and one region for descriptors and data.
 #[derive(Debug)]
 pub struct End<'n, N: Nic> {
-    /// The NIC it belongs to.
+    /// The end's NIC.
     pub nic: &'n N,
     /// The VI.
     pub vi: N::Vi,
-    /// The region.
+    /// The region's memory.
     pub memory: Memory,
     /// The region's handle.
     pub handle: MemHandle,
 }
 
-/// Where an RDMA goes: memory of the other role's end, as it was told of.
+/// Target of an RDMA: memory of the other role's end, whose address the other role has sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// The address of its first byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Its region's raw handle.
+    /// Raw handle of the region.
     pub handle: u32,
 }
 
 impl Target {
-    /// As a [`super::Line`] carries it.
+    /// Encodes the target for a [`super::Line`].
     pub fn words(&self) -> [u64; 2] {
         [self.address, self.handle.into()]
     }
 
-    /// From what a [`super::Line`] has brought.
+    /// Decodes a target from a [`super::Line`].
     pub fn heard(words: &[u64]) -> Target {
         Target { address: words[0], handle: words[1] as u32 }
     }
 
-    /// From byte `at` on.
+    /// Returns the remote segment at offset `at`.
     pub fn at(&self, at: usize) -> RemoteSegment {
         RemoteSegment { address: self.address + at as u64, handle: self.handle }
     }
@@ -66,7 +66,7 @@ pub fn connect<'n, N: Nic>(cx: &Context<'n, N>, server: &End<'n, N>, client: &En
     });
 }
 
-/// Two ends of this role, connected with each other.
+/// Makes two ends of this role, connected with each other.
 pub fn pair<'n, N: Nic>(cx: &Context<'n, N>, attributes: ViAttributes) -> (End<'n, N>, End<'n, N>) {
     let ends = (End::with(cx, 1 << 20, attributes), End::with(cx, 1 << 20, attributes));
     connect(cx, &ends.0, &ends.1);
@@ -74,7 +74,7 @@ pub fn pair<'n, N: Nic>(cx: &Context<'n, N>, attributes: ViAttributes) -> (End<'
 }
 
 impl<'n, N: Nic> End<'n, N> {
-    /// An end with `bytes` of data memory, not connected.
+    /// Makes an unconnected end with `bytes` of data memory.
     pub fn attached(
         cx: &Context<'n, N>,
         bytes: usize,
@@ -92,19 +92,19 @@ impl<'n, N: Nic> End<'n, N> {
         End { nic: cx.nic, vi, memory, handle }
     }
 
-    /// An end without completion queues. Where the VI allows RDMA, its memory does.
+    /// Makes an end without completion queues. Its memory allows RDMA if the VI does.
     pub fn with(cx: &Context<'n, N>, bytes: usize, attributes: ViAttributes) -> End<'n, N> {
         End::attached(cx, bytes, attributes, Attach::default())
     }
 
-    /// An end with messages as long as the NIC allows, data memory for one of them, and a megabyte.
+    /// Makes an end with messages as long as the NIC allows. It has data memory for one of them, and a megabyte more.
     pub fn new(cx: &Context<'n, N>) -> End<'n, N> {
         let max_transfer_size = cx.nic.attributes().max_transfer_size;
         let bytes = max_transfer_size as usize + (1 << 20);
         End::with(cx, bytes, ViAttributes { max_transfer_size, ..ViAttributes::default() })
     }
 
-    /// An end of a reliability level whose peer may write and, where the NIC can, read.
+    /// Makes an end of a reliability level. Its peer may write and, if the NIC can, read.
     pub fn open(cx: &Context<'n, N>, reliability: Reliability) -> End<'n, N> {
         let attributes = ViAttributes {
             reliability,
@@ -116,14 +116,14 @@ impl<'n, N: Nic> End<'n, N> {
         End::with(cx, 1 << 20, attributes)
     }
 
-    /// A server's end, connected.
+    /// Makes a server's end, and accepts a connection.
     pub fn accepted(cx: &Context<'n, N>) -> End<'n, N> {
         let end = End::new(cx);
         end.accept(cx);
         end
     }
 
-    /// A client's end, connected.
+    /// Makes a client's end, and connects it.
     pub fn requested(cx: &Context<'n, N>) -> End<'n, N> {
         let end = End::new(cx);
         end.request(cx).unwrap();
@@ -135,19 +135,19 @@ impl<'n, N: Nic> End<'n, N> {
         self.accept_at(&cx.server);
     }
 
-    /// Accepts the next request for a place.
+    /// Accepts the next request for an address.
     pub fn accept_at(&self, place: &NetAddress) {
         self.nic.connect_wait(place, SOON).unwrap().accept(&self.vi).unwrap();
-        // The peer may have ended it already.
+        // The peer may have ended the connection already.
         assert!(matches!(self.vi.state(), ViState::Connected | ViState::Error));
     }
 
-    /// Requests a connection, again and again until the other end waits for it.
+    /// Requests a connection, and repeats the request until the other end waits for it.
     pub fn request(&self, cx: &Context<'n, N>) -> Result<ViAttributes, ConnectError> {
         self.request_at(cx, &cx.server)
     }
 
-    /// As [`End::request`], at a place.
+    /// Like [`End::request`], for an address.
     pub fn request_at(
         &self,
         cx: &Context<'n, N>,
@@ -156,7 +156,7 @@ impl<'n, N: Nic> End<'n, N> {
         self.request_within(cx, place, SOON)
     }
 
-    /// As [`End::request_at`], where each request has this time.
+    /// Like [`End::request_at`], with a timeout for each request.
     pub fn request_within(
         &self,
         cx: &Context<'n, N>,
@@ -175,22 +175,22 @@ impl<'n, N: Nic> End<'n, N> {
         }
     }
 
-    /// Where the other role's RDMA finds the data memory.
+    /// Returns the data memory as a target for the other role's RDMA.
     pub fn target(&self) -> Target {
         Target { address: self.memory.address(DATA), handle: self.handle.raw() }
     }
 
-    /// The place of descriptor `i`.
+    /// Returns descriptor `i`.
     pub fn place(&self, i: usize) -> DescriptorRef<'_> {
         self.memory.descriptor(i % DESCRIPTORS * DESCRIPTOR).unwrap()
     }
 
-    /// The address of descriptor `i`.
+    /// Returns the address of descriptor `i`.
     pub fn address(&self, i: usize) -> u64 {
         self.memory.address(i % DESCRIPTORS * DESCRIPTOR)
     }
 
-    /// Descriptor `i`, filled in for an RDMA.
+    /// Fills in descriptor `i` for an RDMA.
     pub fn rdma(
         &self,
         i: usize,
@@ -203,52 +203,52 @@ impl<'n, N: Nic> End<'n, N> {
         DescriptorAddress { address: self.address(i), handle: self.handle }
     }
 
-    /// Posts an RDMA write of `len` bytes from `from` on, with descriptor `i`.
+    /// Posts an RDMA write of `len` bytes from offset `from`, with descriptor `i`.
     pub fn post_write(&self, i: usize, from: usize, len: usize, to: RemoteSegment) {
         let data = [self.data(from, len)];
         self.vi.post_send(self.rdma(i, Control::OP_RDMAWRITE, to, &data, None)).unwrap();
     }
 
-    /// Posts an RDMA read of `len` bytes to `to`, with descriptor `i`.
+    /// Posts an RDMA read of `len` bytes to offset `to`, with descriptor `i`.
     pub fn post_read(&self, i: usize, to: usize, len: usize, from: RemoteSegment) {
         let data = [self.data(to, len)];
         self.vi.post_send(self.rdma(i, Control::OP_RDMAREAD, from, &data, None)).unwrap();
     }
 
-    /// The next finished send has this error.
+    /// Waits for the next send, and checks that it has this error.
     #[track_caller]
     pub fn sent_in(&self, error: Status) {
         let status = self.sent().result().expect_err("no error in the send");
         assert!(status.contains(error), "{status:?}");
     }
 
-    /// The next finished receive has this error.
+    /// Waits for the next receive, and checks that it has this error.
     #[track_caller]
     pub fn received_in(&self, error: Status) {
         let status = self.received().result().expect_err("no error in the receive");
         assert!(status.contains(error), "{status:?}");
     }
 
-    /// The next finished receive is a good one, with so many bytes of the pattern at `at`.
+    /// Waits for the next receive, and checks that it has `len` bytes of the pattern at `at`.
     #[track_caller]
     pub fn receives(&self, at: usize, len: usize, seed: usize) {
         assert_eq!(self.received().result(), Ok(len as u32));
         self.expect(at, len, seed);
     }
 
-    /// Fills and sends.
+    /// Fills data memory with a pattern and sends it.
     #[track_caller]
     pub fn send_pattern(&self, i: usize, at: usize, len: usize, seed: usize) {
         self.fill(at, len, seed);
         self.send(i, at, len);
     }
 
-    /// A data segment of `len` bytes from byte `at` of the data memory on.
+    /// Returns a data segment of `len` bytes at offset `at` of the data memory.
     pub fn data(&self, at: usize, len: usize) -> DataSegment {
         self.memory.segment(DATA + at, len as u32, self.handle)
     }
 
-    /// Descriptor `i`, filled in.
+    /// Fills in descriptor `i`.
     pub fn descriptor(
         &self,
         i: usize,
@@ -273,7 +273,7 @@ impl<'n, N: Nic> End<'n, N> {
         descriptor
     }
 
-    /// Posts a send and waits for its end, which must be a good one.
+    /// Posts a send, waits for its completion, and checks that it is successful.
     #[track_caller]
     pub fn send(&self, i: usize, at: usize, len: usize) {
         let descriptor = self.post_send(i, at, len);
@@ -281,7 +281,7 @@ impl<'n, N: Nic> End<'n, N> {
         assert_eq!((sent.descriptor, sent.result()), (descriptor, Ok(len as u32)));
     }
 
-    /// The next finished send.
+    /// Waits for the next send, and returns its completion.
     #[track_caller]
     pub fn sent(&self) -> Completion {
         let completion = self.vi.send_wait(SOON).unwrap();
@@ -289,7 +289,7 @@ impl<'n, N: Nic> End<'n, N> {
         completion
     }
 
-    /// The next finished receive.
+    /// Waits for the next receive, and returns its completion.
     #[track_caller]
     pub fn received(&self) -> Completion {
         let completion = self.vi.recv_wait(SOON).unwrap();
@@ -297,7 +297,7 @@ impl<'n, N: Nic> End<'n, N> {
         completion
     }
 
-    /// A completion and its descriptor say the same.
+    /// Checks that a completion and its descriptor agree.
     #[track_caller]
     fn check(&self, completion: &Completion) {
         let descriptor = self.memory.descriptor_at(completion.descriptor.address).unwrap();
@@ -317,20 +317,20 @@ impl<'n, N: Nic> End<'n, N> {
         assert!(self.memory.write(DATA + at, bytes));
     }
 
-    /// Whether data memory holds the pattern.
+    /// Checks that data memory holds the pattern.
     #[track_caller]
     pub fn expect(&self, at: usize, len: usize, seed: usize) {
         check(&self.bytes(at, len), seed);
     }
 
-    /// Data memory's bytes.
+    /// Returns bytes of the data memory.
     pub fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         assert!(self.memory.read(DATA + at, &mut bytes));
         bytes
     }
 
-    /// Waits until the VI is in that state.
+    /// Waits until the VI is in this state.
     #[track_caller]
     pub fn await_state(&self, state: ViState) {
         let begin = Instant::now();
@@ -340,7 +340,7 @@ impl<'n, N: Nic> End<'n, N> {
         }
     }
 
-    /// Both queues are empty.
+    /// Checks that both queues are empty.
     #[track_caller]
     pub fn nothing_posted(&self) {
         assert_eq!((self.vi.send_done(), self.vi.recv_done()), (Done::Empty, Done::Empty));
@@ -348,7 +348,7 @@ impl<'n, N: Nic> End<'n, N> {
     }
 }
 
-/// Whether bytes are the pattern.
+/// Checks that bytes are the pattern.
 #[track_caller]
 pub(super) fn check(bytes: &[u8], seed: usize) {
     let wrong = bytes.iter().enumerate().find(|&(i, &b)| b != pattern(i, seed));

@@ -9,7 +9,7 @@ group! { "errors":
     both malformed_descriptors_end_in_error,
 }
 
-/// A message longer than the receive that it meets.
+/// A message is longer than its receive.
 pub(super) mod too_long_a_message_breaks {
     use crate::{Context, End};
     use via::{Cause, Nic, Status, Vi, ViState};
@@ -43,7 +43,7 @@ pub(super) mod too_long_a_message_breaks {
             end.send(0, 0, len);
             end.post_send(1, 0, len);
             end.await_state(ViState::Error);
-            // Whether the second send itself is reported depends on when it completes.
+            // The moment of its completion decides whether the second send itself is reported.
             assert!(matches!(end.vi.cause(), Some(Cause::PeerBroke)), "{:?}", end.vi.cause());
             assert!(end.received().result().unwrap_err().contains(Status::DESC_FLUSHED_ERROR));
             end.sent();
@@ -51,7 +51,7 @@ pub(super) mod too_long_a_message_breaks {
     }
 }
 
-/// A message that meets no receive.
+/// A message finds no posted receive.
 pub(super) mod no_posted_receive_breaks {
     use crate::{Context, End};
     use via::error::WaitError;
@@ -65,7 +65,7 @@ pub(super) mod no_posted_receive_breaks {
         end.await_state(ViState::Error);
         assert_eq!(end.vi.cause(), Some(Cause::ReceiveQueueEmpty));
         assert_eq!(end.vi.recv_wait(crate::SOON), Err(WaitError::Empty));
-        // In state ERROR posts are taken, and flushed.
+        // In state ERROR, posted descriptors are accepted and flushed.
         end.post_recv(1, 0, 8);
         end.post_send(2, 0, 8);
         for done in [end.received(), end.sent()] {
@@ -125,7 +125,7 @@ pub(super) mod disconnecting_flushes_and_breaks_the_far_side {
     }
 }
 
-/// A send that has completed is received, though its sender has gone.
+/// A message whose send is complete is received, although its sender has disconnected.
 pub(super) mod what_was_sent_before_the_end_arrives {
     use crate::{Context, End};
     use via::{Nic, Status, Vi, ViState};
@@ -158,7 +158,7 @@ pub(super) mod what_was_sent_before_the_end_arrives {
     }
 }
 
-/// What a NIC does not take at all.
+/// Posts that a NIC refuses.
 pub(super) mod illegal_posts_are_refused {
     use crate::{Context, End};
     use via::error::PostError;
@@ -188,7 +188,7 @@ pub(super) mod illegal_posts_are_refused {
     }
 }
 
-/// What is wrong with a descriptor stands in its status, and breaks the connection.
+/// A descriptor's error is in its status, and breaks the connection.
 pub(super) mod malformed_descriptors_end_in_error {
     use crate::{Context, End};
     use via::{Control, DescriptorRef, Nic, Status, Vi, ViState};

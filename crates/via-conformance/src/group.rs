@@ -1,10 +1,10 @@
-//! How a module lists its cases.
+//! Macros by which a module lists its cases.
 
-/// The cases of a module: `both` is a module with the roles `server` and `client`, `alone` a
-/// function for the client without a server; in brackets what the case needs.
+/// Lists the cases of a module. `both` is a module with the roles `server` and `client`. `alone` is a function for the
+/// client without a server. The brackets have the case's needs.
 macro_rules! group {
     ($group:literal: $($how:ident $name:ident $([$($need:ident),+])?),+ $(,)?) => {
-        /// The cases of this module.
+        /// Returns the cases of this module.
         pub(super) fn cases<N: via::Nic>() -> Vec<crate::Case<N>> {
             vec![$(case!($group $how $name [$($($need),+)?])),+]
         }

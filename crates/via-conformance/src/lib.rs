@@ -1,14 +1,13 @@
-//! What every provider must do, as cases that run against any [`Nic`].
+//! Requirements on every provider, as cases that run against any [`Nic`].
 //!
-//! A case has two roles, server and client, to be run at the same time by two threads or two
-//! processes; each asserts what it sees, and panics where that is wrong. How the two are started
-//! is the provider's business, as is a watchdog. A provider has a test program without a harness, in
-//! which [`run`] makes a test of each case, but for those that ask for what the NIC does not offer
-//! ([`Case::missing`]): these are reported as skipped.
+//! A case has two roles, server and client. Two threads or two processes run them at the same time. Each role asserts
+//! what it observes, and panics if that is wrong. The provider's test program starts the roles and has a watchdog. It
+//! is a test program without a harness, in which [`run`] makes a test of each case. Cases that need a feature that the
+//! NIC does not offer ([`Case::missing`]) are reported as skipped.
 //!
-//! The cases are written with an [`End`] (a VI and memory), a [`Line`] (a second connection, over
-//! which the two roles agree on the order of things) and [`Told`] (what the error handler heard).
-//! A case of one role connects a VI to another of the same NIC ([`pair`]).
+//! The cases use an [`End`] (a VI with memory), a [`Line`] (a second connection, by which the two roles synchronize)
+//! and [`Told`] (errors that the error handler has received). A case with one role connects a VI to another one of the
+//! same NIC ([`pair`]).
 
 mod need;
 pub mod run;
@@ -63,37 +62,37 @@ pub use need::Need;
 pub use told::Told;
 use via::{NetAddress, Nic};
 
-/// Long enough for whatever is to happen soon, beside a load as well; only a failure waits this long.
+/// Time limit for events that happen soon, even on a busy machine. Only a failure waits this long.
 pub const SOON: Option<Duration> = Some(Duration::from_secs(60));
 
-/// What a role gets.
+/// Arguments of a role.
 #[derive(Debug)]
 pub struct Context<'n, N: Nic> {
     /// The role's own NIC.
     pub nic: &'n N,
-    /// Where the server waits. The discriminator is of this run of the case alone, and a byte
-    /// shorter than the NIC allows, so that the case can make others from it.
+    /// Address at which the server waits. The discriminator is unique to this run of the case. It is a byte shorter
+    /// than the NIC allows, so that the case can derive others.
     pub server: NetAddress,
 }
 
 impl<N: Nic> Context<'_, N> {
-    /// The client's own address.
+    /// Returns the client's own address.
     pub fn client(&self) -> NetAddress {
         NetAddress::new(&self.nic.attributes().local_address, b"client")
     }
 
-    /// Further places of the server's, the same for both roles.
+    /// Returns a further address of the server, the same for both roles.
     pub fn place(&self, n: u8) -> NetAddress {
         let discriminator = [&*self.server.discriminator, &[n]].concat();
         self.server.with_discriminator(&discriminator)
     }
 
-    /// The role's own places. The two roles may have different NICs.
+    /// Returns a further address of the role's own NIC. The two roles may have different NICs.
     pub fn own(&self, n: u8) -> NetAddress {
         self.at(&self.nic.attributes().local_address, n)
     }
 
-    /// Places of a NIC.
+    /// Returns a further address of the NIC at `host`.
     pub(crate) fn at(&self, host: &[u8], n: u8) -> NetAddress {
         NetAddress::new(host, &self.place(n).discriminator)
     }
@@ -102,29 +101,29 @@ impl<N: Nic> Context<'_, N> {
 /// A case.
 #[derive(Debug)]
 pub struct Case<N: Nic> {
-    /// Which part of the architecture it is about.
+    /// Part of the architecture that the case tests.
     pub group: &'static str,
-    /// What is to hold.
+    /// Name of the case, which states the expectation.
     pub name: &'static str,
-    /// What the NIC must offer for it.
+    /// Features that the NIC must offer.
     pub needs: &'static [Need],
-    /// The role that waits for connections.
+    /// Role that waits for connections.
     pub server: fn(&Context<'_, N>),
-    /// The role that requests them.
+    /// Role that requests connections.
     pub client: fn(&Context<'_, N>),
 }
 
 impl<N: Nic> Case<N> {
-    /// What the NIC does not offer and the case needs: then it is to be skipped.
+    /// Returns a feature that the case needs and the NIC does not offer. Such a case must be skipped.
     pub fn missing(&self, nic: &N) -> Option<Need> {
         self.needs.iter().copied().find(|need| !need.is_met(nic.attributes()))
     }
 }
 
-/// The role that a case does not have.
+/// Role of a case without a server.
 fn no_role<N: Nic>(_: &Context<'_, N>) {}
 
-/// Every case.
+/// Returns every case.
 pub fn cases<N: Nic>() -> Vec<Case<N>> {
     let groups = [
         nics::cases(),

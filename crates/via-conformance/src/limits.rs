@@ -1,4 +1,4 @@
-//! As much as the NIC's attributes say, and not one more.
+//! Limits: as much as the NIC's attributes promise, and not more.
 
 use super::prelude::*;
 
@@ -16,7 +16,7 @@ fn the_nics_vis_and_one_more<N: Nic>(cx: &Context<'_, N>) {
     let create = || cx.nic.create_vi(ViAttributes::default());
     let mut all: Vec<_> = (0..max).map(|_| create().unwrap()).collect();
     assert_eq!(create().err(), Some(CreateViError::TooMany));
-    // Whether destroyed or dropped, each makes room.
+    // A destroyed VI makes room, and so does a dropped one.
     assert!(all.pop().unwrap().destroy().is_ok());
     drop(all.pop());
     all.extend([(); 2].map(|()| create().unwrap()));
@@ -33,14 +33,14 @@ fn the_nics_regions_and_one_more<N: Nic>(cx: &Context<'_, N>) {
     let again = register().unwrap();
     assert!(!all.contains(&again));
     assert_eq!(register(), Err(RegisterError::TooManyRegions));
-    // They are all live: the first, the last, and the new one.
+    // All regions are live: the first, the last, and the new one.
     for handle in [all[0], all[max as usize - 1], again] {
         assert!(cx.nic.query_mem(handle).is_ok());
         cx.nic.deregister_mem(handle).unwrap();
     }
 }
 
-/// The default one is one of them.
+/// The default tag is one of the NIC's tags.
 fn the_nics_tags_and_one_more<N: Nic>(cx: &Context<'_, N>) {
     let max = cx.nic.attributes().max_ptags;
     let mut all = std::collections::HashSet::new();
@@ -54,7 +54,7 @@ fn the_nics_tags_and_one_more<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(cx.nic.create_ptag(), Err(PtagError::TooMany));
 }
 
-/// What is done and not taken counts too.
+/// Completed descriptors that are not taken also count.
 fn a_send_queue_takes_what_it_promises<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     b.vi.disconnect();
@@ -65,7 +65,7 @@ fn a_send_queue_takes_what_it_promises<N: Nic>(cx: &Context<'_, N>) {
         a.vi.post_send(descriptor).unwrap();
     }
     assert_eq!(a.vi.post_send(descriptor), Err(PostError::QueueFull));
-    // They are all the same descriptor: its own status is that of its last posting.
+    // All posts use the same descriptor, so its status is that of the last post.
     let flushed = || a.vi.send_wait(SOON).unwrap().result().unwrap_err();
     assert!(flushed().contains(Status::DESC_FLUSHED_ERROR));
     a.vi.post_send(descriptor).unwrap();
@@ -76,7 +76,7 @@ fn a_send_queue_takes_what_it_promises<N: Nic>(cx: &Context<'_, N>) {
     a.nothing_posted();
 }
 
-/// Each receive that could be posted counts.
+/// Every receive that could be posted can be used.
 mod a_full_receive_queue_is_received_into {
     use super::*;
 
@@ -104,13 +104,13 @@ mod a_full_receive_queue_is_received_into {
     }
 }
 
-/// Connected one after the other, used in all orders, and disconnected.
+/// VIs are connected one after the other, used in all orders, and disconnected.
 mod many_vis_take_turns {
     use super::*;
 
     const VIS: usize = 64;
 
-    /// Receives that are posted: a turn has two messages, and the other may be a turn ahead.
+    /// Number of posted receives: a turn has two messages, and the other role may be a turn ahead.
     const AHEAD: usize = 4;
 
     fn end<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {

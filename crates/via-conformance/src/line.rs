@@ -1,18 +1,18 @@
-//! A connection beside the one that a case is about.
+//! A connection beside the one that a case tests.
 
 use super::{Context, End, SOON};
 use via::{Connection, NetAddress, Nic, Reliability, ViAttributes};
 
-/// Messages that may be under way.
+/// Largest number of messages in flight.
 const AHEAD: usize = 32;
-/// Words of the longest message.
+/// Largest number of words in a message.
 const WORDS: usize = 16;
 const PLACE: usize = WORDS * 8;
-/// Which of the run's addresses it meets at.
+/// Number of the run's address at which the line's ends meet.
 const AT: u8 = 255;
 
-/// A second connection, over which the two roles tell each other where they are. It is a VI too;
-/// a role that must make no call meanwhile does not use it.
+/// A second connection, by which the two roles synchronize. It also uses a VI. So a role that must make no call does
+/// not use it meanwhile.
 pub struct Line<'n, N: Nic> {
     end: End<'n, N>,
     far: Box<[u8]>,
@@ -33,7 +33,7 @@ impl<'n, N: Nic> Line<'n, N> {
         Line { end, far: cx.server.host.clone(), heard: Default::default() }
     }
 
-    /// The server's end, connected.
+    /// Makes the server's end, connected.
     pub fn server(cx: &Context<'n, N>) -> Line<'n, N> {
         let mut line = Line::new(cx);
         let connection = cx.nic.connect_wait(&cx.place(AT), SOON).unwrap();
@@ -42,19 +42,19 @@ impl<'n, N: Nic> Line<'n, N> {
         line
     }
 
-    /// The client's end, connected.
+    /// Makes the client's end, connected.
     pub fn client(cx: &Context<'n, N>) -> Line<'n, N> {
         let line = Line::new(cx);
         line.end.request_at(cx, &cx.place(AT)).unwrap();
         line
     }
 
-    /// The other role's places.
+    /// Returns an address of the other role's NIC.
     pub fn there(&self, cx: &Context<'n, N>, n: u8) -> NetAddress {
         cx.at(&self.far, n)
     }
 
-    /// Says something.
+    /// Sends a message of words.
     #[track_caller]
     pub fn tell(&self, words: &[u64]) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -62,7 +62,7 @@ impl<'n, N: Nic> Line<'n, N> {
         self.end.send(AHEAD, AHEAD * PLACE, bytes.len());
     }
 
-    /// What the other says next.
+    /// Waits for the other role's next message, and returns it.
     #[track_caller]
     pub fn hear(&self) -> Vec<u64> {
         let i = self.heard.get() % AHEAD;
@@ -74,7 +74,7 @@ impl<'n, N: Nic> Line<'n, N> {
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
-    /// Both come here before either goes on.
+    /// Waits until both roles have called this.
     #[track_caller]
     pub fn meet(&self) {
         self.tell(&[]);

@@ -1,4 +1,4 @@
-//! More than fits.
+//! More receives and sends than fit.
 
 group! { "limits":
     both more_receives_than_any_ring,
@@ -6,7 +6,7 @@ group! { "limits":
     both sends_without_room_wait_their_turn,
 }
 
-/// Hundreds of receives posted at once, and as many messages before one is taken.
+/// Hundreds of receives are posted at once, and as many messages arrive before one is taken.
 pub(super) mod more_receives_than_any_ring {
     use crate::{Context, End};
     use via::Nic;
@@ -49,7 +49,7 @@ pub(super) mod more_receives_than_any_ring {
     }
 }
 
-/// As many descriptors as the NIC's attributes say, and not one more.
+/// A queue takes as many descriptors as the NIC's attributes promise, and not more.
 pub(super) mod a_queue_takes_what_it_promises {
     use crate::{Context, End};
     use via::error::PostError;
@@ -74,8 +74,8 @@ pub(super) mod a_queue_takes_what_it_promises {
     }
 }
 
-/// Sends beyond what fits between the two, to a receiver that is late: they wait, and go out
-/// without the sender calling again.
+/// Sends exceed the room between the two roles, because the receiver is late. They wait, and are sent later without a
+/// call of the sender.
 pub(super) mod sends_without_room_wait_their_turn {
     use crate::{Context, End};
     use core::time::Duration;
@@ -112,7 +112,7 @@ pub(super) mod sends_without_room_wait_their_turn {
         for i in 0..MESSAGES {
             end.post_send(i, i * LEN, LEN);
         }
-        // No call on the send queue until the server says that it has everything.
+        // The role makes no call on the send queue until the server reports that it has everything.
         assert_eq!(end.received().result(), Ok(8));
         for _ in 0..MESSAGES {
             assert_eq!(end.sent().result(), Ok(LEN as u32));

@@ -1,9 +1,9 @@
-//! What a NIC may offer and need not.
+//! Optional features of a NIC.
 
 use core::fmt;
 use via::{NicAttributes, Reliability};
 
-/// Something that a case needs of a NIC, which need not offer it.
+/// An optional feature that a case needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Completion queues.
@@ -22,15 +22,15 @@ pub enum Need {
     ReceptionRead,
     /// More than one reliability level.
     SeveralLevels,
-    /// Limits that a test can reach in a moment.
+    /// Limits that a test can reach within a moment.
     ReachableLimits,
 }
 
-/// Things that a test can create in a moment.
+/// Number of objects that a test can create within a moment.
 const REACHABLE: u32 = 1 << 17;
 
 impl Need {
-    /// Whether a NIC with these attributes offers it.
+    /// Returns true if a NIC with these attributes offers the feature.
     pub fn is_met(self, nic: &NicAttributes) -> bool {
         let level = |level| nic.reliability.contains(level);
         match self {

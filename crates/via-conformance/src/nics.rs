@@ -14,7 +14,7 @@ group! { "nic":
     alone an_error_is_told_as_it_was_reported,
 }
 
-/// What the specification asks of every NIC.
+/// Checks the minima of the specification.
 fn attributes_meet_the_minima<N: Nic>(cx: &Context<'_, N>) {
     let nic = cx.nic.attributes();
     assert!(nic.max_discriminator_len >= 16, "{}", nic.max_discriminator_len);
@@ -25,7 +25,7 @@ fn attributes_meet_the_minima<N: Nic>(cx: &Context<'_, N>) {
     assert!(nic.max_vi > 0 && nic.max_register_regions > 0 && nic.max_ptags > 0);
 }
 
-/// No attribute promises what another takes back.
+/// Checks that the attributes do not contradict each other.
 fn attributes_agree_with_each_other<N: Nic>(cx: &Context<'_, N>) {
     let nic = cx.nic.attributes();
     assert!((1..=63).contains(&nic.name.len()), "{:?}", nic.name);
@@ -43,7 +43,7 @@ fn completion_queues_have_a_thousand_entries<N: Nic>(cx: &Context<'_, N>) {
     assert!(cx.nic.create_cq(1024, 0).unwrap().capacity() >= 1024);
 }
 
-/// In the order in which they were reported.
+/// The handler gets errors in the order of their reports.
 fn errors_are_told_in_turn<N: Nic>(cx: &Context<'_, N>) {
     let told = Told::by(cx.nic);
     for vi in 0..50 {
@@ -54,7 +54,7 @@ fn errors_are_told_in_turn<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(order, (0..50).map(Some).collect::<Vec<_>>());
 }
 
-/// Not in the one that reports, which may hold locks.
+/// The handler does not run in the reporting thread, which may hold locks.
 fn a_handler_runs_in_another_thread<N: Nic>(cx: &Context<'_, N>) {
     let (tell, told) = mpsc::sync_channel(1);
     cx.nic.set_error_handler(Some(Arc::new(move |_: &AsyncError| {
@@ -76,7 +76,7 @@ fn a_handler_that_is_replaced_is_told_no_more<N: Nic>(cx: &Context<'_, N>) {
 }
 
 fn without_a_handler_nobody_is_told<N: Nic>(cx: &Context<'_, N>) {
-    // Before any handler was set, and after one was taken back.
+    // An error is reported before any handler is set, and another one after the handler has been removed.
     cx.nic.report(AsyncError::of_vi(0, ErrorCode::PostDesc));
     let told = Told::by(cx.nic);
     cx.nic.set_error_handler(None);
@@ -84,7 +84,7 @@ fn without_a_handler_nobody_is_told<N: Nic>(cx: &Context<'_, N>) {
     told.nothing();
 }
 
-/// Every field.
+/// Checks every field.
 fn an_error_is_told_as_it_was_reported<N: Nic>(cx: &Context<'_, N>) {
     let told = Told::by(cx.nic);
     let error = AsyncError {

@@ -1,4 +1,4 @@
-//! Callbacks: one for each call, in order, in a thread of the NIC's.
+//! Callbacks: one for each registration, in order, in a thread of the NIC.
 
 use super::cq::{on, requested};
 use super::prelude::*;
@@ -27,17 +27,17 @@ group! { "notify":
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a callback was told, and the thread that it ran in.
+/// Arguments of callbacks, with the threads in which they ran.
 type Heard<T> = mpsc::Receiver<(T, thread::ThreadId)>;
 
-/// A callback that passes on what it is told.
+/// Makes a callback that passes its argument on.
 fn passing_on<T: Send + 'static>() -> (Box<dyn FnOnce(T) + Send>, Heard<T>) {
     let (tell, told) = mpsc::channel();
     let callback = move |what| drop(tell.send((what, thread::current().id())));
     (Box::new(callback), told)
 }
 
-/// Asks for the next receive.
+/// Registers a callback for the next receive.
 fn next_receive<N: Nic>(end: &End<'_, N>) -> Heard<Completion> {
     let (callback, told) = passing_on();
     end.vi.recv_notify(callback);
@@ -60,7 +60,7 @@ fn told<T>(told: &Heard<T>) -> T {
     told.recv_timeout(PATIENCE).expect("no callback").0
 }
 
-/// The callback is gone, and has never run.
+/// Checks that the callback has been dropped without running.
 #[track_caller]
 fn cancelled<T: core::fmt::Debug>(told: &Heard<T>) {
     match told.recv_timeout(PATIENCE) {
@@ -109,7 +109,7 @@ fn a_send_is_told_by_callback<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(a.vi.send_done(), Done::Empty);
 }
 
-/// Whether it is done by then or not.
+/// The callback runs in another thread, whether the descriptor is complete at the registration or not.
 fn a_callback_runs_in_another_thread<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     for i in 0..2 {
@@ -142,7 +142,7 @@ fn a_callback_runs_once<N: Nic>(cx: &Context<'_, N>) {
         a.send(0, 0, 8);
     }
     told(&next);
-    // It is not even there any more.
+    // The callback has been dropped.
     cancelled(&next);
     b.received();
     b.received();
@@ -212,7 +212,7 @@ fn destroying_a_vi_cancels_its_callbacks<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// Not even of the VI that it is for.
+/// A slow callback delays no transfer, not even on its own VI.
 fn a_slow_callback_holds_up_no_transfer<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     let (go, gate) = mpsc::channel::<()>();
@@ -271,7 +271,7 @@ mod an_entry_is_told_by_callback {
     }
 }
 
-/// The callback has it; the descriptor is left to the program.
+/// The callback takes the entry. The program still has to take the descriptor.
 fn an_entry_that_is_told_is_taken<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
     let end = on(cx, None, Some(&cq), 1);
@@ -287,7 +287,7 @@ fn an_entry_that_is_told_is_taken<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// However hard another thread looks.
+/// The callback gets the entry even if another thread polls all the time.
 fn an_entry_is_the_callbacks_and_not_who_looks<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, None, Some(&cq), 1));

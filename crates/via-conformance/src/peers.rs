@@ -1,4 +1,4 @@
-//! Connecting peer–peer: both ask for each other.
+//! Peer-to-peer connections: both sides ask for each other.
 
 use super::prelude::*;
 
@@ -19,7 +19,7 @@ group! { "connect, peer-peer":
     both a_peer_connects_to_a_server_next,
 }
 
-/// The roles of a case in which both do the same, each from its place.
+/// Defines the roles of a case in which both do the same, each from its own address.
 macro_rules! roles {
     ($does:ident, $server:literal, $client:literal) => {
         pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
@@ -32,7 +32,7 @@ macro_rules! roles {
     };
 }
 
-/// Requests the connection, from this role's place to the other's.
+/// Requests the connection, from this role's address to the other's.
 fn ask<'n, N: Nic>(
     cx: &Context<'n, N>,
     line: &Line<'n, N>,
@@ -43,7 +43,7 @@ fn ask<'n, N: Nic>(
     end.vi.connect_peer_request(&cx.own(mine), &line.there(cx, theirs), SOON).unwrap();
 }
 
-/// As [`ask`], within this role.
+/// Like [`ask`], within this role.
 fn ask_here<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>, mine: u8, theirs: u8) {
     end.vi.connect_peer_request(&cx.own(mine), &cx.own(theirs), SOON).unwrap();
 }
@@ -63,12 +63,12 @@ fn meet<'n, N: Nic>(
 /// Waits until the peer has asked too.
 fn join<N: Nic>(end: &End<'_, N>) -> ViAttributes {
     let theirs = end.vi.connect_peer_wait().unwrap();
-    // The peer may have ended it already.
+    // The peer may have ended the connection already.
     assert!(matches!(end.vi.state(), ViState::Connected | ViState::Error));
     theirs
 }
 
-/// Asks once the other has asked, or before.
+/// Asks before or after the other role, as `first` says.
 fn in_turn<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, first: bool, mine: u8, theirs: u8) {
     let end = End::new(cx);
     end.post_recv(0, 0, 8);
@@ -110,7 +110,7 @@ mod the_client_asks_first {
     }
 }
 
-/// Again and again: whichever end is a moment earlier, they find each other.
+/// Repeats the case: the ends must meet whichever is slightly earlier.
 mod both_ask_at_once {
     use super::*;
 
@@ -130,7 +130,7 @@ mod both_ask_at_once {
     roles!(rounds, 1, 2);
 }
 
-/// And asking for it does not block.
+/// The question for the result does not block.
 mod not_yet_is_told_until_the_other_asks {
     use super::*;
 
@@ -156,7 +156,7 @@ mod not_yet_is_told_until_the_other_asks {
     }
 }
 
-/// To each its peer's; asking again is not possible.
+/// Each end gets the peer's attributes once.
 mod a_peers_attributes_are_told_once {
     use super::*;
 
@@ -182,7 +182,7 @@ mod a_peers_attributes_are_told_once {
     roles!(it, 1, 2);
 }
 
-/// As well as a client and a server.
+/// Peers exchange messages in both directions, like a client and a server.
 mod peers_talk_both_ways {
     use super::*;
 
@@ -227,7 +227,7 @@ mod receives_posted_before_the_request_count {
     }
 }
 
-/// Each with its own.
+/// Each end meets its own peer.
 mod many_pairs_at_once {
     use super::*;
 
@@ -237,7 +237,7 @@ mod many_pairs_at_once {
         let end = |_| End::with(cx, 64, ViAttributes::default());
         let ends: Vec<_> = (0..PAIRS).map(end).collect();
         for (i, end) in ends.iter().enumerate() {
-            // The two ask in different orders.
+            // The two roles ask in different orders.
             end.post_recv(0, 0, 8);
             let i = if mine < theirs { i as u8 } else { PAIRS - 1 - i as u8 };
             ask(cx, line, end, mine + i, theirs + i);
@@ -257,7 +257,7 @@ mod many_pairs_at_once {
     roles!(all, 1, 101);
 }
 
-/// The same two VIs, the other way round too.
+/// The same two VIs connect again, also with exchanged addresses.
 mod peers_connect_again {
     use super::*;
 
@@ -279,7 +279,7 @@ mod peers_connect_again {
     roles!(rounds, 1, 2);
 }
 
-/// An end that asks for another address is not connected, though another end asks for it.
+/// An end that asks for another address stays unconnected, although a further end asks for it.
 mod peers_match_by_both_addresses {
     use super::*;
 
@@ -296,7 +296,7 @@ mod peers_match_by_both_addresses {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::client(cx);
         let [end, from, to] = [(); 3].map(|()| End::new(cx));
-        // From another address to the server's, and from ours to another.
+        // One end asks from another address for the server's address. One end asks from our address for another.
         ask(cx, &line, &from, 3, 1);
         ask(cx, &line, &to, 2, 3);
         line.meet();
@@ -321,7 +321,7 @@ fn a_nic_has_peers_of_its_own<N: Nic>(cx: &Context<'_, N>) {
     b.receives(0, 8, 4);
 }
 
-/// By the peer's request, when it sleeps in its wait.
+/// The peer's request wakes an end that sleeps in its wait.
 fn a_waiting_peer_is_woken<N: Nic>(cx: &Context<'_, N>) {
     let [a, b] = [(); 2].map(|()| End::new(cx));
     ask_here(cx, &a, 1, 2);
@@ -358,7 +358,7 @@ mod a_peer_that_disconnects_breaks_the_other {
     }
 }
 
-/// The two models share the VIs, and do not hear each other's requests.
+/// Peer-to-peer and client-server connections use the same VIs, but do not see each other's requests.
 mod a_peer_connects_to_a_server_next {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Peers that do not come together.
+//! Peers that do not connect.
 
 use super::prelude::*;
 use via::NetAddress;
@@ -26,7 +26,7 @@ fn a_peer_request_without_time_is_refused<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
-/// Not this NIC's own, or too long.
+/// The address belongs to another NIC, or is too long.
 fn a_peer_request_with_a_strange_address_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
     let strange = NetAddress::new(b"nobody's NIC", b"x");
@@ -38,7 +38,7 @@ fn a_peer_request_with_a_strange_address_is_refused<N: Nic>(cx: &Context<'_, N>)
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
-/// Not before its time, nor long after; the VI is as before.
+/// The wait ends at its time, not earlier and not much later. The VI is unchanged.
 fn a_peer_request_times_out_in_a_wait<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
     end.post_recv(0, 0, 8);
@@ -159,7 +159,7 @@ mod a_peer_request_that_timed_out_meets_nobody {
     }
 }
 
-/// There is no request any more.
+/// After that there is no request any more.
 fn disconnecting_wakes_a_waiting_peer<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
     end.vi.connect_peer_request(&cx.own(1), &cx.own(2), SOON).unwrap();
@@ -175,7 +175,7 @@ fn disconnecting_wakes_a_waiting_peer<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
-/// With other attributes, and is connected.
+/// The peer asks again with other attributes, and is connected.
 fn a_refused_peer_asks_again<N: Nic>(cx: &Context<'_, N>) {
     let small = ViAttributes { max_transfer_size: 100, ..ViAttributes::default() };
     let (a, b) = (End::with(cx, 100, small), End::with(cx, 100, ViAttributes::default()));

@@ -1,4 +1,4 @@
-//! What a transfer does to its descriptor, and what it leaves alone.
+//! A transfer's effects on its descriptor, and what it must not change.
 
 use super::prelude::*;
 
@@ -11,7 +11,7 @@ group! { "transfer":
     alone a_programs_link_is_left_alone,
 }
 
-/// What it said of its last use is not taken for this one.
+/// The status of an earlier use must not count for this one.
 fn a_status_is_cleared_when_a_descriptor_is_posted<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     for i in 0..200 {
@@ -41,7 +41,7 @@ fn a_status_tells_the_operation<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(b.received().status & Status::OP_MASK, Status::OP_RECEIVE);
 }
 
-/// Of a longer receive, scattered: bytes and segments beyond the message.
+/// In a longer, scattered receive, bytes and segments after the message stay unchanged.
 fn a_short_message_leaves_the_rest_alone<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     b.write(0, &[0xee; 300]);
@@ -65,7 +65,7 @@ fn a_message_of_no_segments_arrives<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// Its last 64 bytes, with two segments.
+/// The descriptor is in the last 64 bytes of its region, with two segments.
 fn a_descriptor_at_the_end_of_its_region_works<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     let memory = Memory::zeroed(64 * 3);
@@ -81,7 +81,7 @@ fn a_descriptor_at_the_end_of_its_region_works<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// And the segments with it.
+/// The link and the segments stay unchanged.
 fn a_programs_link_is_left_alone<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     let descriptor = b.descriptor(0, &[b.data(0, 8)], None);

@@ -1,4 +1,4 @@
-//! What nearly every case uses.
+//! Imports and helpers of nearly every case.
 
 pub(super) use super::until::{eventually, never};
 pub(super) use super::{Context, End, Line, SOON, Target, Told, connect, pair};
@@ -11,12 +11,12 @@ pub(super) use via::{
     ViAttributes, ViState, WorkQueueKind, error::*,
 };
 
-/// A timeout of so many milliseconds.
+/// Returns a timeout of `ms` milliseconds.
 pub(super) fn ms(ms: u64) -> Option<Duration> {
     Some(Duration::from_millis(ms))
 }
 
-/// The NIC's best: messages as long as it allows.
+/// Returns attributes with the longest messages that the NIC allows.
 pub(super) fn longest<N: Nic>(cx: &Context<'_, N>) -> ViAttributes {
     let max_transfer_size = cx.nic.attributes().max_transfer_size;
     ViAttributes { max_transfer_size, ..ViAttributes::default() }

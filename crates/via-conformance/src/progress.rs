@@ -1,4 +1,4 @@
-//! Transfers as a program sees them that looks at memory only, or not at all.
+//! Transfers for a program that only reads memory, or makes no call at all.
 
 use super::prelude::*;
 
@@ -14,7 +14,7 @@ group! { "transfer":
     both send_done_does_not_block_behind_send_wait,
 }
 
-/// Looks at a descriptor's status, and calls nothing, until it says that it is done.
+/// Reads a descriptor's status, without any call, until it is complete.
 #[track_caller]
 fn spin<N: Nic>(end: &End<'_, N>, i: usize) -> Status {
     let descriptor = end.place(i);
@@ -93,7 +93,7 @@ mod a_send_is_done_before_the_programs_eyes {
     }
 }
 
-/// More than fits between the two, while the receiver only looks at one word of its memory.
+/// Sends exceed the room between the two roles, while the receiver only reads one word of its memory.
 mod sends_complete_while_the_receiver_computes {
     use super::*;
 
@@ -132,7 +132,7 @@ mod sends_complete_while_the_receiver_computes {
     }
 }
 
-/// Which never looks at its VI until they are all done.
+/// The receiver looks at its VI only after all sends are complete.
 fn sends_complete_without_any_call_of_the_receiver<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, longest(cx));
     for i in 0..250 {
@@ -150,7 +150,7 @@ fn sends_complete_without_any_call_of_the_receiver<N: Nic>(cx: &Context<'_, N>) 
     }
 }
 
-/// What is written into it then is not what arrives.
+/// Bytes written to the buffer after the completion must not arrive.
 mod a_buffer_is_free_when_its_send_is_done {
     use super::*;
 
@@ -183,7 +183,7 @@ mod a_buffer_is_free_when_its_send_is_done {
         for i in 0..ROUNDS {
             end.send_pattern(0, 0, len(i), i);
             end.write(0, &vec![0xff; 32 << 10]);
-            // Eight at a time, and eight more when the server has the first eight.
+            // Sends eight messages at a time. The next eight follow when the server has the first eight.
             if i % 8 == 7 && i > 8 {
                 let told = end.received();
                 assert!(told.result().is_ok());
@@ -233,7 +233,7 @@ mod both_directions_at_once {
     }
 }
 
-/// Three connections, their messages interleaved.
+/// Messages of three connections are interleaved.
 fn vis_do_not_mix_their_messages<N: Nic>(cx: &Context<'_, N>) {
     let pairs = [(); 3].map(|()| pair(cx, ViAttributes::default()));
     for i in 0..30 {
@@ -253,7 +253,7 @@ fn vis_do_not_mix_their_messages<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// The VI's own, which is less than the NIC's.
+/// The limit is the VI's own one, which is smaller than the NIC's.
 fn exactly_the_vis_transfer_size_and_one_byte_more<N: Nic>(cx: &Context<'_, N>) {
     for size in [1, 1000, cx.nic.attributes().max_transfer_size as usize] {
         let attributes = ViAttributes { max_transfer_size: size as u32, ..ViAttributes::default() };
@@ -270,7 +270,7 @@ fn exactly_the_vis_transfer_size_and_one_byte_more<N: Nic>(cx: &Context<'_, N>) 
     }
 }
 
-/// One thread waits, one looks; between them they take every send once.
+/// One thread waits and one polls. Together they take every send exactly once.
 mod send_done_does_not_block_behind_send_wait {
     use super::*;
 

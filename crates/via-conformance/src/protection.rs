@@ -1,4 +1,4 @@
-//! Nothing is touched without a right to it.
+//! No memory is accessed without a right to it.
 
 group! { "memory":
     both foreign_memory_is_not_sent,
@@ -7,14 +7,14 @@ group! { "memory":
     both handles_and_tags_are_checked,
 }
 
-/// Ways for a data segment to be wrong, and what to do about it.
+/// Faults of a data segment.
 mod wrong {
     use crate::{Context, End};
     use via::{DataSegment, MemAttributes, Memory, Nic};
 
     pub(super) const WAYS: usize = 6;
 
-    /// A segment of 100 bytes that the VI must not touch, and memory to keep meanwhile.
+    /// Returns a segment of 100 bytes that the VI must not access, and memory to keep meanwhile.
     pub(super) fn segment<N: Nic>(
         cx: &Context<'_, N>,
         end: &End<'_, N>,
@@ -26,17 +26,17 @@ mod wrong {
         let segment = match way {
             0 => DataSegment { handle: 0, ..good },
             1 => DataSegment { handle: u32::MAX, ..good },
-            // Beyond the end, by a byte.
+            // The segment exceeds the region by a byte.
             2 => end.memory.segment(end.memory.len() - 99, 100, end.handle),
-            // Before the beginning.
+            // The segment begins before the region.
             3 => DataSegment { address: end.memory.address(0) - 1, ..good },
-            // Deregistered.
+            // The region is deregistered.
             4 => {
                 let handle = cx.nic.register_mem(&other, whole).unwrap();
                 cx.nic.deregister_mem(handle).unwrap();
                 other.segment(0, 100, handle)
             }
-            // Another tag.
+            // The region has another tag.
             _ => {
                 let ptag = Some(cx.nic.create_ptag().unwrap());
                 let handle = cx.nic.register_mem(&other, MemAttributes { ptag, ..whole }).unwrap();
@@ -47,7 +47,7 @@ mod wrong {
     }
 }
 
-/// A send from memory that the VI has no right to.
+/// A send uses memory that the VI has no right to.
 pub(super) mod foreign_memory_is_not_sent {
     use super::wrong;
     use crate::{Context, End};
@@ -76,7 +76,7 @@ pub(super) mod foreign_memory_is_not_sent {
     }
 }
 
-/// A receive into memory that the VI has no right to.
+/// A receive uses memory that the VI has no right to.
 pub(super) mod foreign_memory_is_not_received_into {
     use super::wrong;
     use crate::{Context, End};
@@ -108,7 +108,7 @@ pub(super) mod foreign_memory_is_not_received_into {
     }
 }
 
-/// A receive that says more than the VI has a right to, and a message that does not get there.
+/// A receive includes memory that the VI has no right to, but the message does not reach it.
 pub(super) mod memory_behind_a_message_is_not_looked_at {
     use super::wrong;
     use crate::{Context, End};
@@ -144,7 +144,7 @@ pub(super) mod memory_behind_a_message_is_not_looked_at {
     }
 }
 
-/// What the table of a NIC promises.
+/// Checks of handles and tags by the NIC.
 pub(super) mod handles_and_tags_are_checked {
     use crate::{Context, End};
     use via::error::{CreateViError, MemError, PtagError, RegisterError};

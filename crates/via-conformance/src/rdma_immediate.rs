@@ -1,4 +1,4 @@
-//! Which RDMA writes take a receive of their target: those with immediate data.
+//! RDMA writes that consume a receive at the target: those with immediate data.
 
 use super::prelude::*;
 use super::rdma_write::{target, writer, wrote};
@@ -10,7 +10,7 @@ group! { "rdma":
     both a_write_with_immediate_data_needs_a_receive [RdmaWrite],
 }
 
-/// With immediate data.
+/// Posts a write with immediate data.
 fn post_immediate<N: Nic>(end: &End<'_, N>, len: usize, to: RemoteSegment, immediate: u32) {
     let data = [end.data(0, len)];
     let descriptor = end.rdma(0, Control::OP_RDMAWRITE, to, &data, Some(immediate));
@@ -23,12 +23,12 @@ mod a_write_without_immediate_data_takes_no_receive {
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = target(cx, 2);
         line.meet();
-        // Another connection's messages need not wait for these writes.
+        // Messages of another connection do not wait for these writes.
         eventually("the last write is there", || end.bytes(1000, 1) == [1]);
         end.expect(0, 100, 2);
         assert_eq!(end.vi.recv_done(), Done::NotDone);
         line.meet();
-        // The send that follows finds the first receive.
+        // The following send uses the first receive.
         let got = end.received();
         assert_eq!((got.descriptor.address, got.result()), (end.memory.address(0), Ok(8)));
         assert_eq!(end.vi.recv_done(), Done::NotDone);
@@ -101,7 +101,7 @@ mod a_write_of_immediate_data_alone_takes_a_receive {
     }
 }
 
-/// As a message does: where there is none, the connection breaks.
+/// Without a receive, the connection breaks, as for a message.
 mod a_write_with_immediate_data_needs_a_receive {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! RDMA reads among other transfers: their order, and what fences wait for.
+//! RDMA reads among other transfers: their order, and the effect of fences.
 
 use super::prelude::*;
 use super::rdma_read::{FILLED, LEVEL, SEED, has_read, is_read, reader, source};
@@ -36,7 +36,7 @@ mod a_read_sees_what_was_written_before_it {
     }
 }
 
-/// Though a send is over sooner than a read before it could be.
+/// Completions are in order, although a send could complete sooner than a read before it.
 mod reads_and_sends_complete_in_order {
     use super::*;
 
@@ -71,7 +71,7 @@ mod reads_and_sends_complete_in_order {
     }
 }
 
-/// What it sends is what was read.
+/// The send carries the bytes that were read.
 mod a_fenced_send_waits_for_the_reads_before_it {
     use super::*;
 
@@ -158,7 +158,7 @@ mod many_reads_are_under_way {
     }
 }
 
-/// Done or flushed, in order, and none is forgotten.
+/// Each descriptor is completed or flushed, in order.
 mod disconnecting_during_reads_ends_each {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! RDMA reads: out of the peer's memory, without its program.
+//! RDMA reads from the peer's memory, without its program.
 
 use super::prelude::*;
 
@@ -14,11 +14,11 @@ group! { "rdma":
 }
 
 pub(super) const LEVEL: Reliability = Reliability::RELIABLE_DELIVERY;
-/// The target's memory holds a pattern of this seed.
+/// Seed of the pattern in the target's memory.
 pub(super) const SEED: usize = 11;
 pub(super) const FILLED: usize = 1 << 19;
 
-/// The server's end with its line, its memory filled; the client knows where it is.
+/// Makes the server's end with its line, and fills its memory. The client gets the memory's address.
 pub(super) fn source<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>) {
     let (line, end) = (Line::server(cx), End::open(cx, LEVEL));
     end.fill(0, FILLED, SEED);
@@ -28,7 +28,7 @@ pub(super) fn source<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N
     (line, end)
 }
 
-/// The client's end with its line, and where to read.
+/// Makes the client's end with its line. Returns the memory to read.
 pub(super) fn reader<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>, Target) {
     let (line, end) = (Line::client(cx), End::open(cx, LEVEL));
     end.request(cx).unwrap();
@@ -36,7 +36,7 @@ pub(super) fn reader<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N
     (line, end, target)
 }
 
-/// The next send was a read of so many bytes.
+/// Checks that the next send was a read of `len` bytes.
 #[track_caller]
 pub(super) fn has_read<N: Nic>(end: &End<'_, N>, len: usize) {
     let sent = end.sent();
@@ -44,7 +44,7 @@ pub(super) fn has_read<N: Nic>(end: &End<'_, N>, len: usize) {
     assert_eq!(sent.status & Status::OP_MASK, Status::OP_RDMA_READ);
 }
 
-/// A role that only stays until the other is finished.
+/// Runs a role that waits until the other role has finished.
 pub(super) fn is_read<N: Nic>(cx: &Context<'_, N>) {
     source(cx).0.meet();
 }
@@ -69,7 +69,7 @@ mod a_read_brings_every_size {
     }
 }
 
-/// To as many places as there can be beside the address segment.
+/// The read has as many data segments as possible beside the address segment.
 mod a_read_scatters {
     use super::*;
 
@@ -80,7 +80,7 @@ mod a_read_scatters {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end, target) = reader(cx);
         for (count, len) in [(2, 5000), (30, 31), (251, 20)] {
-            // Backwards, with gaps; the second of them is empty.
+            // The segments are in reverse order, with gaps. The second one is empty.
             let places: Vec<_> =
                 (0..count).rev().map(|i| (i * (len + 9), if i == 1 { 0 } else { len })).collect();
             let data: Vec<_> = places.iter().map(|&(at, len)| end.data(at, len)).collect();
@@ -95,7 +95,7 @@ mod a_read_scatters {
     }
 }
 
-/// It waits on the line alone.
+/// The target only waits on the line.
 mod a_read_needs_no_call_of_the_target {
     use super::*;
 

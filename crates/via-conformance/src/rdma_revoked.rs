@@ -1,4 +1,4 @@
-//! RDMA to memory whose rights change, or that is deregistered.
+//! RDMA to memory whose rights change or that is deregistered.
 
 use super::prelude::*;
 use super::rdma_rights::{
@@ -30,7 +30,7 @@ mod a_write_to_a_deregistered_region_is_refused {
     }
 }
 
-/// While the connection stands; what was written before stays.
+/// The right is removed during the connection. Bytes written before stay.
 mod a_right_to_write_can_be_taken_away {
     use super::*;
 
@@ -74,7 +74,7 @@ mod a_right_to_write_can_be_given {
     }
 }
 
-/// When deregistering has returned, not a byte changes any more.
+/// After the deregistration returns, no byte changes.
 mod deregistering_during_writes_leaves_the_memory_alone {
     use super::*;
 

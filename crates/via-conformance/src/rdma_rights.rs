@@ -1,7 +1,7 @@
 //! RDMA that the target's memory does not allow.
 //!
-//! The target's program has no part in an RDMA: it hears of a refusal by its error handler. With
-//! reliable delivery a write may be done before it is refused; then its connection breaks.
+//! The target's program does not take part in an RDMA. Its error handler reports a refusal. With reliable delivery a
+//! write may complete before it is refused; then its connection breaks.
 
 use super::prelude::*;
 
@@ -22,11 +22,11 @@ group! { "rdma":
 }
 
 const LEVEL: Reliability = Reliability::RELIABLE_DELIVERY;
-/// What the target's memory holds, and keeps.
+/// Value of the target's bytes, which must stay.
 pub(super) const KEPT: u8 = 0x5a;
 pub(super) const LEN: usize = 4096;
 
-/// A target's VI and a region for the peer.
+/// A target's VI with a region for the peer.
 pub(super) struct Exposed<'n, N: Nic> {
     pub(super) line: Line<'n, N>,
     pub(super) end: End<'n, N>,
@@ -35,7 +35,7 @@ pub(super) struct Exposed<'n, N: Nic> {
     pub(super) region: via::MemHandle,
 }
 
-/// Everything that the NIC has allowed, for VI and region.
+/// Returns attributes of VI and region with all rights that the NIC offers.
 pub(super) fn everything<N: Nic>(cx: &Context<'_, N>) -> (ViAttributes, MemAttributes) {
     let enable_rdma_read = cx.nic.attributes().rdma_read.contains(LEVEL);
     let enable_rdma_write = cx.nic.attributes().capabilities.rdma_write;
@@ -59,7 +59,7 @@ impl<'n, N: Nic> Exposed<'n, N> {
         Exposed { line, end, told, memory, region }
     }
 
-    /// Tells the client where the region is, from byte `at` on.
+    /// Sends the client the region's address plus `at`.
     pub(super) fn expose(&self, at: u64) {
         let address = self.memory.address(0).wrapping_add(at);
         self.line.tell(&Target { address, handle: self.region.raw() }.words());
@@ -71,7 +71,7 @@ impl<'n, N: Nic> Exposed<'n, N> {
         bytes
     }
 
-    /// The peer's RDMA was refused, as the error handler and the VI say.
+    /// Checks that the peer's RDMA was refused, by the error handler and the VI.
     #[track_caller]
     pub(super) fn refuses(self, code: ErrorCode) {
         self.told.code(6, code);
@@ -90,7 +90,7 @@ pub(super) fn reach<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>
     (line, end)
 }
 
-/// A write whose refusal the connection tells, if not the descriptor.
+/// Runs a client whose write is refused, as the connection shows, and perhaps the descriptor.
 pub(super) fn write_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let (line, end) = reach(cx);
     let target = Target::heard(&line.hear());
@@ -107,7 +107,7 @@ pub(super) fn refused_write<N: Nic>(end: &End<'_, N>, target: Target) {
     end.await_state(ViState::Error);
 }
 
-/// A read's refusal stands in its descriptor, and nothing is read.
+/// Runs a client whose read is refused. The descriptor has the error, and no byte is read.
 pub(super) fn read_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let (line, end) = reach(cx);
     let target = Target::heard(&line.hear());
@@ -127,7 +127,7 @@ pub(super) fn refused_read<N: Nic>(end: &End<'_, N>, target: Target) {
     assert_eq!(end.bytes(0, LEN), [1; LEN]);
 }
 
-/// A case whose target is wrong from the beginning.
+/// Defines a case whose target is wrong from the beginning.
 macro_rules! wrong_target {
     ($(#[$doc:meta])* $name:ident, $code:ident, $client:ident, |$cx:ident| $with:expr, $at:expr) => {
         $(#[$doc])*
@@ -184,7 +184,7 @@ wrong_target! {
     |cx| closed_region(cx, true), 0
 }
 wrong_target! {
-    /// By one byte of a hundred: none is written.
+    /// The write exceeds the region by one byte of a hundred. No byte is written.
     a_write_beyond_a_region_is_refused, RdmawProt, write_is_refused,
     |cx| everything(cx), LEN as u64 - 99
 }
@@ -224,7 +224,7 @@ mod a_write_to_no_region_is_refused {
     }
 }
 
-/// Its address and length make more than 64 bits.
+/// The sum of address and length exceeds 64 bits.
 mod a_write_to_an_overflowing_range_is_refused {
     use super::*;
 
@@ -240,7 +240,7 @@ mod a_write_to_an_overflowing_range_is_refused {
     }
 }
 
-/// It takes one, and reports in it.
+/// The refused write consumes a receive, which has the error.
 mod a_refused_write_with_immediate_data_is_told_in_its_receive {
     use super::*;
 
@@ -267,7 +267,7 @@ mod a_refused_write_with_immediate_data_is_told_in_its_receive {
     }
 }
 
-/// The writer's own memory is checked as for a send.
+/// The writer's own memory is checked, as for a send.
 mod a_write_from_memory_of_another_tag_is_a_protection_error {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! RDMA writes: into the peer's memory, without its program.
+//! RDMA writes to the peer's memory, without its program.
 
 use super::prelude::*;
 
@@ -17,7 +17,7 @@ group! { "rdma":
 
 const LEVEL: Reliability = Reliability::RELIABLE_DELIVERY;
 
-/// The server's end with its line; the client has been told where to write.
+/// Makes the server's end with its line. The client gets the memory's address.
 pub(super) fn target<'n, N: Nic>(
     cx: &Context<'n, N>,
     receives: usize,
@@ -31,7 +31,7 @@ pub(super) fn target<'n, N: Nic>(
     (line, end)
 }
 
-/// The client's end with its line, and where to write.
+/// Makes the client's end with its line. Returns the memory to write.
 pub(super) fn writer<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>, Target) {
     let (line, end) = (Line::client(cx), End::open(cx, LEVEL));
     end.request(cx).unwrap();
@@ -39,7 +39,7 @@ pub(super) fn writer<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N
     (line, end, target)
 }
 
-/// The next send was a write of so many bytes.
+/// Checks that the next send was a write of `len` bytes.
 #[track_caller]
 pub(super) fn wrote<N: Nic>(end: &End<'_, N>, len: usize) {
     let sent = end.sent();
@@ -74,7 +74,7 @@ mod a_write_arrives_whole_at_every_size {
     }
 }
 
-/// It makes no call until the last byte is there.
+/// The target makes no call until the last byte is there.
 mod a_write_is_seen_by_a_target_that_only_looks {
     use super::*;
 
@@ -85,7 +85,7 @@ mod a_write_is_seen_by_a_target_that_only_looks {
             assert!(begin.elapsed() < Duration::from_secs(10), "never written");
             thread::yield_now();
         }
-        // Written before it in the same queue.
+        // These bytes were written earlier in the same queue.
         end.expect(0, 20_000, 9);
         end.nothing_posted();
         line.meet();
@@ -103,7 +103,7 @@ mod a_write_is_seen_by_a_target_that_only_looks {
     }
 }
 
-/// A message says how far the writes have come; it never comes before them.
+/// A message reports the progress of the writes, and never arrives before them.
 mod writes_and_sends_keep_their_order {
     use super::*;
 
@@ -134,7 +134,7 @@ mod writes_and_sends_keep_their_order {
     }
 }
 
-/// From as many places as there can be beside the address segment.
+/// The write has as many data segments as possible beside the address segment.
 mod a_write_gathers {
     use super::*;
 
@@ -148,7 +148,7 @@ mod a_write_gathers {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end, target) = writer(cx);
         end.fill(0, 251 * 20, 3);
-        // Apart from one another, and backwards.
+        // The pieces are apart from one another, and in reverse order.
         for i in 0..251 {
             end.write(100_000 - i * 50, &end.bytes(i * 20, 20));
         }
@@ -214,7 +214,7 @@ mod writes_go_both_ways {
     }
 }
 
-/// Posted without waiting, as far as the queue goes.
+/// Writes are posted without waiting, up to the queue's capacity.
 mod many_writes_fill_a_region {
     use super::*;
 
@@ -265,20 +265,20 @@ mod the_longest_write_and_one_byte_more {
         end.send(1, 0, 0);
         line.meet();
         end.fill(0, len, 5);
-        // The same bytes again and again, so that they are one more than may be.
+        // The segments repeat the same bytes, so that their sum is one byte too long.
         let data: Vec<_> = (0..250).map(|_| end.data(0, max / 250 + 1)).collect();
         end.vi.post_send(end.rdma(0, Control::OP_RDMAWRITE, target.at(0), &data, None)).unwrap();
         end.sent_in(Status::LENGTH_ERROR);
     }
 }
 
-/// Whose thread is busy elsewhere and makes no call.
+/// The target's thread is busy elsewhere, and makes no call.
 mod a_write_completes_without_the_target {
     use super::*;
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = target(cx, 0);
-        // On the line, not on the VI, nor on its queues.
+        // The role waits on the line, not on the VI or its queues.
         line.hear();
         end.expect(0, 1 << 18, 8);
     }
@@ -292,8 +292,8 @@ mod a_write_completes_without_the_target {
         for _ in 0..64 {
             wrote(&end, 1 << 12);
         }
-        // What is done with reliable delivery is on its way; it is there when this is read back,
-        // or, where nothing can be read, when the peer has had time to look.
+        // With reliable delivery, a completed write may still be in flight. It has arrived when a later read returns.
+        // If the NIC has no reads, the peer gets time instead.
         if cx.nic.attributes().rdma_read.contains(LEVEL) {
             end.post_read(0, 1 << 19, 8, target.at(0));
             assert_eq!(end.sent().result(), Ok(8));

@@ -1,4 +1,4 @@
-//! Reliable reception: what is done has arrived.
+//! Reliable reception: a completed send has arrived.
 
 use super::prelude::*;
 use via::DataSegment;
@@ -22,7 +22,7 @@ fn attributes() -> ViAttributes {
     ViAttributes { reliability: LEVEL, ..ViAttributes::default() }
 }
 
-/// Looked at in the moment in which the send is done.
+/// The memory is checked at the moment when the send completes.
 fn what_is_sent_is_placed<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, attributes());
     for i in 0..200 {
@@ -34,7 +34,7 @@ fn what_is_sent_is_placed<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// The data is there with the send; the descriptor is marked done a moment later, if not at once.
+/// The data is there when the send completes. The descriptor may be marked complete slightly later.
 fn after_its_send_a_receive_is_done_without_a_call<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, attributes());
     for i in 0..200 {
@@ -79,7 +79,7 @@ mod reception_keeps_order_and_sizes {
     }
 }
 
-/// It makes no call on the VI until all sends are done.
+/// The receiver makes no call on the VI until all sends are complete.
 mod sends_are_received_while_the_receiver_computes {
     use super::*;
 
@@ -110,7 +110,7 @@ mod sends_are_received_while_the_receiver_computes {
     }
 }
 
-/// The sender of a message that its receiver could not take.
+/// Runs the sender of a message that its receiver could not accept.
 fn refused_sender<N: Nic>(cx: &Context<'_, N>) {
     let (line, end) = (Line::client(cx), End::with(cx, 100, attributes()));
     end.request(cx).unwrap();
@@ -196,7 +196,7 @@ fn writer<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>, Target) 
     (line, end, target)
 }
 
-/// With reliable delivery it need not be.
+/// With reliable delivery, the descriptor need not have the error.
 mod a_refused_write_is_told_in_its_descriptor {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Regions and protection tags, and regions that go or change while descriptors need them.
+//! Regions and protection tags, and regions that go away or change while descriptors need them.
 
 use super::prelude::*;
 use via::{MemHandle, Ptag};
@@ -44,7 +44,7 @@ fn a_region_is_told_as_it_was_registered<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// Each registration has a life of its own.
+/// Each registration is independent.
 fn regions_may_overlap<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     let again = cx.nic.register_mem(&b.memory, MemAttributes::default()).unwrap();
@@ -102,7 +102,7 @@ fn a_region_that_changes_its_tag_gives_the_old_one_back<N: Nic>(cx: &Context<'_,
     assert_eq!(cx.nic.destroy_ptag(new), Err(PtagError::InUse));
 }
 
-/// It stands in where none is named, so something may always need it.
+/// The default tag is used if none is named, so an object may always need it.
 fn the_default_tag_is_never_destroyed<N: Nic>(cx: &Context<'_, N>) {
     let default = cx.nic.create_vi(ViAttributes::default()).unwrap().attributes().ptag.unwrap();
     assert_eq!(cx.nic.destroy_ptag(default), Err(PtagError::InUse));
@@ -120,7 +120,7 @@ fn a_tag_in_use_by_a_vi_stays<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(cx.nic.destroy_ptag(ptag), Ok(()));
 }
 
-/// However often their place is used again.
+/// Stale handles stay invalid even if their place is reused many times.
 fn stale_handles_stay_stale<N: Nic>(cx: &Context<'_, N>) {
     let memory = Memory::zeroed(100);
     let register = || cx.nic.register_mem(&memory, MemAttributes::default()).unwrap();
@@ -145,7 +145,7 @@ fn a_handle_that_never_was_is_unknown<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// Rights count when a descriptor is carried out, not when it is posted.
+/// Rights are checked when a descriptor is executed, not when it is posted.
 mod receives_of_a_deregistered_region_end_in_error {
     use super::*;
 
@@ -172,7 +172,7 @@ mod receives_of_a_deregistered_region_end_in_error {
     }
 }
 
-/// It is taken with its error all the same, and its memory is as the program left it.
+/// The descriptor can still be taken with its error. Its memory is as the program left it.
 mod a_deregistered_descriptor_is_not_touched {
     use super::*;
 
@@ -204,7 +204,7 @@ mod a_deregistered_descriptor_is_not_touched {
     }
 }
 
-/// Messages stream into a region; when deregistering has returned, not a byte changes any more.
+/// Messages stream into a region. After the deregistration returns, no byte changes.
 mod a_deregistered_region_is_left_alone_by_transfers {
     use super::*;
 
@@ -223,7 +223,7 @@ mod a_deregistered_region_is_left_alone_by_transfers {
         assert_eq!(end.received().result(), Ok(LEN as u32));
         cx.nic.deregister_mem(region).unwrap();
         other.write(0, &vec![0xa5; LEN]);
-        // Some had been received before; the others are not, and their connection is broken.
+        // Some receives were complete before. The others fail, and their connection is broken.
         let mut broken = false;
         for _ in 1..RECEIVES {
             match end.received().result() {
@@ -283,7 +283,7 @@ mod a_region_of_a_changed_tag_is_not_received_into {
     }
 }
 
-/// Tags are each side's own: the two ends need not have the same.
+/// Tags belong to one side: the two ends need not have the same tag.
 fn a_vi_with_a_tag_of_its_own_works<N: Nic>(cx: &Context<'_, N>) {
     let tagged = |ptag| End::with(cx, 100, ViAttributes { ptag, ..ViAttributes::default() });
     let (a, b) = (tagged(Some(cx.nic.create_ptag().unwrap())), tagged(None));

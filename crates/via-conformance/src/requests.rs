@@ -1,4 +1,4 @@
-//! The life of a request for a connection, client–server.
+//! Requests for connections between a client and a server.
 
 use super::prelude::*;
 use super::withdrawn;
@@ -33,7 +33,7 @@ fn a_wait_at_a_strange_address_is_refused<N: Nic>(cx: &Context<'_, N>) {
     assert!(matches!(error, Some(ConnectError::InvalidParameter(_))), "{error:?}");
 }
 
-/// Requests meet a wait, not an address.
+/// A request needs a waiting server. An address alone is not enough.
 mod a_wait_that_is_over_leaves_nobody_there {
     use super::*;
 
@@ -54,7 +54,7 @@ mod a_wait_that_is_over_leaves_nobody_there {
     }
 }
 
-/// Two waits; each request comes to the one that it names.
+/// Two servers wait, and each request goes to the one that it names.
 mod discriminators_keep_requests_apart {
     use super::*;
 
@@ -88,7 +88,7 @@ mod discriminators_keep_requests_apart {
     }
 }
 
-/// The program takes all first, and answers the last first.
+/// The program takes all requests first, and answers the last one first.
 mod requests_are_held_and_answered_in_any_order {
     use super::*;
 
@@ -124,7 +124,7 @@ mod requests_are_held_and_answered_in_any_order {
     }
 }
 
-/// By disconnecting: the requesting thread returns at once.
+/// Another thread disconnects the VI, and the requesting thread returns at once.
 mod a_request_is_taken_back_by_another_thread {
     use super::*;
 
@@ -164,7 +164,7 @@ mod a_withdrawn_request_cannot_be_accepted {
         end.post_recv(0, 0, 8);
         assert_eq!(connection.accept(&end.vi).unwrap_err().error, ConnectError::Timeout);
         assert_eq!((end.vi.state(), end.vi.queues_empty()), (ViState::Idle, (true, false)));
-        // It is as good as before.
+        // The VI works as before.
         end.accept(cx);
         assert_eq!(end.received().result(), Ok(8));
         line.meet();
@@ -180,7 +180,7 @@ mod a_withdrawn_request_cannot_be_accepted {
     }
 }
 
-/// Every attribute but the tag, and the requester's address to the byte.
+/// Each end gets every attribute except the tag, and the exact address of the requester.
 mod both_ends_are_told_of_the_other {
     use super::*;
 
@@ -279,7 +279,7 @@ fn the_longest_discriminator_and_one_byte_more<N: Nic>(cx: &Context<'_, N>) {
         b.request_at(cx, &cx.own(1).with_discriminator(&long)).unwrap();
     });
     let end = End::new(cx);
-    // No end waits at this address, though it begins like the other.
+    // No end waits at this address, although it begins like the other.
     let other = [&long[..max - 1], b"y"].concat();
     let other = cx.own(1).with_discriminator(&other);
     assert_eq!(end.vi.connect_request(&cx.client(), &other, SOON), Err(ConnectError::NoMatch));

@@ -1,4 +1,4 @@
-//! Requests that a VI cannot accept, and what becomes of them, client–server.
+//! Requests that a VI cannot accept, between a client and a server.
 
 use super::prelude::*;
 
@@ -12,7 +12,7 @@ group! { "connect, client-server":
     both accepting_ends_though_the_vi_is_disconnected,
 }
 
-/// Each pair of different ones is refused, and both sides are told.
+/// Each pair of different levels is refused, and both sides are notified.
 mod the_reliability_levels_must_match {
     use super::*;
 
@@ -70,8 +70,7 @@ mod one_rejection_is_not_anothers {
     }
 }
 
-/// Dropped after that, the request is rejected, and the connection that the VI has is none the
-/// worse.
+/// The request is then dropped and so rejected. The VI's connection is not affected.
 mod a_busy_vi_does_not_accept {
     use super::*;
 
@@ -96,7 +95,7 @@ mod a_busy_vi_does_not_accept {
     }
 }
 
-/// Nor does one that does not match; the request waits for one that does both.
+/// A VI that does not match cannot accept the request either. The request waits for one that is idle and matches.
 mod a_request_is_left_to_another_vi {
     use super::*;
 
@@ -104,7 +103,7 @@ mod a_request_is_left_to_another_vi {
         End::with(cx, 100, ViAttributes { max_transfer_size, ..ViAttributes::default() })
     }
 
-    /// It is refused for this, and handed back.
+    /// Checks that the accept failed for this reason, and returns the request.
     #[track_caller]
     fn refused<C>(accepted: Result<(), NotAccepted<C>>, is: fn(&ConnectError) -> bool) -> C {
         let not = accepted.unwrap_err();
@@ -118,7 +117,7 @@ mod a_request_is_left_to_another_vi {
         for round in 0..3 {
             let mut request = cx.nic.connect_wait(&cx.server, SOON).unwrap();
             line.meet();
-            // In any order, and each again.
+            // The VIs are tried in any order, and each several times.
             for _ in 0..=round {
                 let by_state = |error: &ConnectError| matches!(error, ConnectError::State(_));
                 request = refused(request.accept(&busy.vi), by_state);
@@ -127,14 +126,14 @@ mod a_request_is_left_to_another_vi {
             }
             assert_eq!((busy.vi.state(), other.vi.state()), (ViState::Connected, ViState::Idle));
             assert_eq!(request.remote_attributes().max_transfer_size, 1000);
-            // The requester has not been told anything.
+            // The requester has not been notified of anything.
             line.meet();
             fit.post_recv(0, 0, 8);
             request.accept(&fit.vi).unwrap();
             assert_eq!(fit.received().result(), Ok(8));
             fit.vi.disconnect();
         }
-        // A VI can be made to fit.
+        // A VI's attributes can be changed to match.
         let request = cx.nic.connect_wait(&cx.server, SOON).unwrap();
         line.meet();
         let request = refused(request.accept(&other.vi), |e| *e == ConnectError::MaxTransferSize);
@@ -164,8 +163,8 @@ mod a_request_is_left_to_another_vi {
     }
 }
 
-/// After a VI was tried in vain the server rejects the request, or drops it. The requester is told what did
-/// not match in both cases.
+/// After a failed accept, the server rejects the request or drops it. In both cases the requester learns what did not
+/// match.
 mod a_requester_is_told_what_did_not_match {
     use super::*;
 
@@ -222,7 +221,7 @@ mod a_refused_vi_keeps_its_receives {
     }
 }
 
-/// By another thread, at any moment. The VI can be connected again.
+/// Another thread disconnects the VI at any moment. The VI can be connected again.
 mod accepting_ends_though_the_vi_is_disconnected {
     use super::*;
     use core::sync::atomic::{AtomicBool, Ordering};
@@ -251,7 +250,7 @@ mod accepting_ends_though_the_vi_is_disconnected {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end, is_over) = (Line::client(cx), End::new(cx), AtomicBool::new(false));
         thread::scope(|s| {
-            // Each comes to nothing, or is a connection that ends at once.
+            // Each request fails, or gives a connection that ends at once.
             s.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     let _ = end.vi.connect_request(&cx.client(), &cx.server, SOON);

@@ -1,5 +1,5 @@
-//! Running the cases, each as a test of its own. All providers' NICs are of one type here, so that the cases are compiled once, and
-//! what programs call ([`AnyNic`]) is tested with each of them.
+//! Runs each case as a test. The NICs of all providers have one type here, so the cases are compiled once. The type is
+//! the one that programs use ([`AnyNic`]), so it is tested with each provider.
 
 use core::time::Duration;
 use std::any::Any;
@@ -14,17 +14,17 @@ use via::NetAddress;
 
 use crate::{Context, Need};
 
-/// A case for any provider's NIC.
+/// A case for the NIC of any provider.
 pub type Case = crate::Case<AnyNic>;
 
-/// What became of a case.
+/// Result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// What is to hold, holds.
+    /// The expectation is met.
     Passed,
-    /// The NIC does not offer what the case needs.
+    /// The NIC does not offer a feature that the case needs.
     Skipped(Need),
-    /// It does not hold, and this is what was seen.
+    /// The expectation is not met, for this reason.
     Failed(String),
 }
 
@@ -51,13 +51,13 @@ pub fn trials(way: &str, try_it: impl Fn(&Case) -> Verdict + Clone + Send + 'sta
     cases().into_iter().map(trial).collect()
 }
 
-/// Runs tests as a test program does, by its arguments. Does not return.
+/// Runs tests like a test program, by its arguments. Does not return.
 pub fn conclude(trials: Vec<Trial>) -> ! {
     libtest_mimic::run(&Arguments::from_args(), trials).exit()
 }
 
-/// Runs the two roles of a case in two threads. `open` gives each, by its name, its own NIC and the
-/// server's address. A case that takes longer than `patience` times [`scale`] has failed; its threads are left behind.
+/// Runs the two roles of a case in two threads. `open` gives each role its own NIC and the server's address. A case
+/// that takes longer than `patience` times [`scale`] has failed, and its threads are left running.
 pub fn in_threads(
     case: &Case,
     patience: Duration,
@@ -79,7 +79,7 @@ pub fn in_threads(
             let _ = tell.send(result.map_err(|why| format!("{name}: {}", said(&*why))));
         });
     }
-    // A role that fails leaves the other waiting: its own failure is the one to tell.
+    // A role that fails leaves the other one waiting, so the first failure is reported.
     let hangs = || Err("hangs".to_owned());
     for _ in 0..2 {
         if let Err(why) = told.recv_timeout(patience).unwrap_or_else(|_| hangs()) {
@@ -89,7 +89,7 @@ pub fn in_threads(
     Verdict::Passed
 }
 
-/// Returns the factor that watchdogs are given on this machine, from `SOVIA_TESTS_SCALE`: at least 1.
+/// Returns the factor for watchdog times on this machine, from `SOVIA_TESTS_SCALE`: at least 1.
 pub fn scale() -> f64 {
     let given = std::env::var("SOVIA_TESTS_SCALE").ok().and_then(|text| text.parse::<f64>().ok());
     given.unwrap_or(1.0).max(1.0)

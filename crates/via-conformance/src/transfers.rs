@@ -1,4 +1,4 @@
-//! Bytes arrive, whole and in order.
+//! Bytes arrive complete and in order.
 
 group! { "transfer":
     both every_size_arrives_whole,
@@ -8,7 +8,7 @@ group! { "transfer":
     both receives_posted_before_connecting_count,
 }
 
-/// Messages of every size around every boundary a NIC may have, each way.
+/// Sends messages of every size around every boundary that a NIC may have, in each direction.
 pub(super) mod every_size_arrives_whole {
     use crate::{Context, End};
     use via::Nic;
@@ -54,7 +54,7 @@ pub(super) mod every_size_arrives_whole {
     }
 }
 
-/// Up to 252 segments, of odd lengths, empty ones among them.
+/// Uses up to 252 segments, with odd lengths, some of them empty.
 pub(super) mod segments_gather_and_scatter {
     use crate::end::check;
     use crate::{Context, End};
@@ -64,8 +64,7 @@ pub(super) mod segments_gather_and_scatter {
         [(0, 0), (2, 1), (3, 30), (5, 31), (7, 1000), (100, 77), (252, 100)];
     const WHOLE: usize = 300 << 10;
 
-    /// Where `count` segments of `len` bytes and a bit are, one after the other with gaps, and
-    /// how long each is.
+    /// Returns offsets and lengths of `count` segments of about `len` bytes, one after the other with gaps.
     fn places(count: usize, len: usize) -> Vec<(usize, usize)> {
         (0..count).map(|i| (i * (len + 9), if i == 1 { 0 } else { len + i % 3 })).collect()
     }
@@ -81,7 +80,7 @@ pub(super) mod segments_gather_and_scatter {
     pub(crate) fn server<N: Nic>(cx: &Context<'_, N>) {
         let end = End::new(cx);
         for (i, &(count, len)) in ROUNDS.iter().enumerate() {
-            // Scattered the other way than it was gathered: the last segment takes the rest.
+            // The receive's segments are in reverse order. The last segment takes the rest.
             let mut to = places(count, len);
             to.reverse();
             end.vi.post_recv(end.descriptor(0, &segments(&end, &to), None)).unwrap();
@@ -120,7 +119,7 @@ pub(super) mod segments_gather_and_scatter {
     }
 }
 
-/// Many messages in flight, small and large mixed.
+/// Many messages are in flight, small and large mixed.
 pub(super) mod order_is_kept {
     use crate::{Context, End};
     use via::{Nic, Vi};
@@ -145,7 +144,7 @@ pub(super) mod order_is_kept {
             assert_eq!(got.result(), Ok(size(n) as u32));
             assert_eq!(end.bytes(i * PLACE, 8), (n as u64).to_le_bytes());
             end.post_recv(i, i * PLACE, PLACE);
-            // Half a window consumed, and posted again: the client may go on.
+            // Half a window is consumed and posted again, so the client may continue.
             if n % (WINDOW / 2) == WINDOW / 2 - 1 {
                 end.send(WINDOW, WINDOW * PLACE, 0);
             }
@@ -171,7 +170,7 @@ pub(super) mod order_is_kept {
             end.write(i * PLACE, &(n as u64).to_le_bytes());
             end.send(i, i * PLACE, size(n));
         }
-        // Until the server has them all.
+        // Waits until the server has all messages.
         let mut last = room;
         while last < WINDOW {
             assert!(end.received().result().is_ok());
@@ -218,7 +217,7 @@ pub(super) mod immediate_data_travels {
     }
 }
 
-/// Receives may be posted to an idle VI, and the peer may count on them.
+/// Receives may be posted to an idle VI, and the peer may rely on them.
 pub(super) mod receives_posted_before_connecting_count {
     use crate::{Context, End};
     use via::Nic;
@@ -229,7 +228,7 @@ pub(super) mod receives_posted_before_connecting_count {
             end.post_recv(i, i * 8, 8);
         }
         end.accept(cx);
-        // Sent before the client has seen that it is accepted, perhaps.
+        // The message may be sent before the client has seen that its request is accepted.
         for i in 0..10 {
             end.fill(1000, 8, i);
             end.send(20, 1000, 8);

@@ -1,6 +1,6 @@
-//! The unreliable level: what does not arrive is dropped, and the connection stands.
+//! The unreliable level: a message that does not arrive is dropped, and the connection stays.
 //!
-//! A message may always be lost, so these cases send until one arrives.
+//! Any message may be lost, so these cases send until one arrives.
 
 use super::prelude::*;
 use via::DataSegment;
@@ -25,7 +25,7 @@ fn attributes() -> ViAttributes {
     ViAttributes { reliability: LEVEL, ..ViAttributes::default() }
 }
 
-/// Sends until the far end of the same role has one, which is whole; both are still connected.
+/// Sends until the other end of this role has received a complete message. Both ends must still be connected.
 #[track_caller]
 fn still_works<N: Nic>(a: &End<'_, N>, b: &End<'_, N>) {
     b.post_recv(900, 3000, 100);
@@ -51,7 +51,7 @@ fn an_unreliable_message_arrives_whole_or_not<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!((a.vi.cause(), b.vi.cause()), (None, None));
 }
 
-/// And with its own bytes only.
+/// The message has only its own bytes.
 mod an_unreliable_message_arrives_at_most_once {
     use super::*;
 
@@ -65,7 +65,7 @@ mod an_unreliable_message_arrives_at_most_once {
         end.accept(cx);
         line.meet();
         line.meet();
-        // All that will ever arrive has arrived when the end has.
+        // The end of the connection has arrived, so no further message will arrive.
         end.await_state(ViState::Error);
         let mut seen = [false; MESSAGES];
         for i in 0..MESSAGES {
@@ -93,7 +93,7 @@ mod an_unreliable_message_arrives_at_most_once {
     }
 }
 
-/// At the receiver, by its error handler; the sender's send is done.
+/// The receiver's error handler reports the loss. The sender's send is complete.
 mod without_a_receive_a_message_is_dropped_and_told {
     use super::*;
 
@@ -117,7 +117,7 @@ mod without_a_receive_a_message_is_dropped_and_told {
         let (line, end) = (Line::client(cx), End::with(cx, 100, attributes()));
         end.request(cx).unwrap();
         line.meet();
-        // More than one: it may be lost.
+        // Sends several messages, because one may be lost.
         for _ in 0..20 {
             end.send(0, 0, 8);
         }
@@ -127,7 +127,7 @@ mod without_a_receive_a_message_is_dropped_and_told {
         for _ in 0..20 {
             end.send(0, 0, 8);
         }
-        // The server may be gone when it has met us.
+        // The server may disconnect after this meeting.
         assert_eq!(end.vi.state(), ViState::Connected);
         line.meet();
     }
@@ -219,7 +219,7 @@ mod the_end_of_an_unreliable_connection_is_told {
     }
 }
 
-/// A target that may be written to by the peer, or not.
+/// Makes a target to which the peer may write, or may not.
 fn written<'n, N: Nic>(cx: &Context<'n, N>, enable_rdma_write: bool) -> End<'n, N> {
     let attributes = ViAttributes { enable_rdma_write, ..attributes() };
     let attach = Attach { context: 12, ..Attach::default() };
@@ -249,7 +249,7 @@ mod a_refused_unreliable_write_is_dropped_and_told {
             end.post_write(0, 0, 100, target.at(0));
             end.sent();
         }
-        // The server may be gone when it has met us.
+        // The server may disconnect after this meeting.
         assert_eq!(end.vi.state(), ViState::Connected);
         line.meet();
     }

@@ -1,4 +1,4 @@
-//! Waiting for something to become true, and seeing that it does not.
+//! Waits until a condition is true, or checks that it stays false.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const A_WHILE: Duration = Duration::from_millis(30);
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Looks until it is so; panics when it takes too long.
+/// Polls until the condition is true. Panics if that takes too long.
 #[track_caller]
 pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
@@ -17,7 +17,7 @@ pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Looks for a while, and panics if it becomes so.
+/// Polls for a while, and panics if the condition becomes true.
 #[track_caller]
 pub(super) fn never(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();

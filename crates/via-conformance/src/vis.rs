@@ -1,4 +1,4 @@
-//! VIs as such: creating, attributes, destroying.
+//! VIs: creation, attributes, destruction.
 
 use super::prelude::*;
 
@@ -57,7 +57,7 @@ fn a_vi_without_a_tag_has_the_default_one<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(vi.attributes().ptag, default);
 }
 
-/// None, two, and one that is not known are refused.
+/// No level, two levels, and an unknown level are refused.
 fn exactly_one_reliability_level<N: Nic>(cx: &Context<'_, N>) {
     let offered = cx.nic.attributes().reliability;
     for bits in 0..16 {
@@ -133,7 +133,7 @@ fn refused_attributes_change_nothing<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// Its memory, and the destroying of tags, go by the new one.
+/// The new tag decides the VI's access to memory, and whether a tag can be destroyed.
 fn a_changed_tag_is_the_one_that_counts<N: Nic>(cx: &Context<'_, N>) {
     let [old, new] = [(); 2].map(|()| cx.nic.create_ptag().unwrap());
     let of = |ptag| ViAttributes { ptag: Some(ptag), ..ViAttributes::default() };
@@ -197,7 +197,7 @@ fn dropping_a_connected_vi_breaks_the_far_side<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(b.vi.cause().map(|cause| cause.code()), Some(ErrorCode::ConnLost));
 }
 
-/// Done is not yet taken.
+/// A completed descriptor still counts until it is taken.
 fn a_queue_is_empty_when_all_is_taken<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, ViAttributes::default());
     b.post_recv(0, 0, 8);

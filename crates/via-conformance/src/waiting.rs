@@ -1,4 +1,4 @@
-//! Looking and waiting.
+//! Polling and waiting.
 
 group! { "transfer":
     both empty_queues_say_so,
@@ -11,7 +11,7 @@ group! { "transfer":
     both ping_pong,
 }
 
-/// Nothing posted: nothing to look at, nothing to wait for.
+/// With nothing posted, polls and waits return at once.
 pub(super) mod empty_queues_say_so {
     use crate::{Context, End, SOON};
     use via::error::WaitError;
@@ -30,7 +30,7 @@ pub(super) mod empty_queues_say_so {
     }
 }
 
-/// Not before its time, connected or not.
+/// A wait must not end before its time, on a connected VI or an unconnected one.
 pub(super) mod a_wait_times_out {
     use crate::{Context, End};
     use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ pub(super) mod a_wait_times_out {
     }
 }
 
-/// As one that never ends.
+/// Such a time works like no timeout.
 pub(super) mod a_time_may_be_longer_than_any_clock {
     use crate::{Context, End};
     use std::time::Duration;
@@ -86,7 +86,7 @@ pub(super) mod a_time_may_be_longer_than_any_clock {
     }
 }
 
-/// Both when it waits on a connected VI, and on one that is connected meanwhile.
+/// The thread waits on a connected VI, or on one that is connected meanwhile.
 pub(super) mod a_sleeper_is_woken_by_a_message {
     use crate::{Context, End};
     use std::thread;
@@ -106,7 +106,8 @@ pub(super) mod a_sleeper_is_woken_by_a_message {
         });
         for _ in 0..5 {
             end.post_recv(0, 0, 8);
-            // Before the message: this thread may stand still behind it for as long as the pause.
+            // The time is read before the message, because this thread may be suspended after it for as long as the
+            // pause.
             let begin = Instant::now();
             end.send(1, 0, 8);
             assert_eq!(end.received().result(), Ok(8));
@@ -130,7 +131,7 @@ pub(super) mod a_sleeper_is_woken_by_a_message {
     }
 }
 
-/// By the peer's disconnecting, and by another thread's.
+/// The peer disconnects, or another thread does.
 pub(super) mod a_sleeper_is_woken_by_the_end {
     use crate::{Context, End};
     use std::thread;
@@ -161,7 +162,7 @@ pub(super) mod a_sleeper_is_woken_by_the_end {
     }
 }
 
-/// Another thread may look while one waits, and post.
+/// Another thread may poll and post while one waits.
 pub(super) mod done_does_not_block_behind_wait {
     use crate::{Context, End};
     use std::thread;
@@ -176,7 +177,7 @@ pub(super) mod done_does_not_block_behind_wait {
         thread::scope(|s| {
             let waiter = s.spawn(|| end.received().result());
             for pause in [0, 60] {
-                // While the waiter spins, and when it sleeps.
+                // These times cover a spinning and a sleeping waiter.
                 thread::sleep(Duration::from_millis(pause));
                 let begin = Instant::now();
                 for _ in 0..100 {
@@ -199,7 +200,7 @@ pub(super) mod done_does_not_block_behind_wait {
     }
 }
 
-/// Several threads send on one VI, several receive, and every message is seen once.
+/// Several threads send on one VI, several receive, and every message is received exactly once.
 pub(super) mod threads_share_a_vi {
     use crate::{Context, End};
     use std::sync::Mutex;
@@ -266,7 +267,7 @@ pub(super) mod threads_share_a_vi {
     }
 }
 
-/// Back and forth, many times: a missed wake-up would show.
+/// Exchanges many messages, so that a missed wake-up would show.
 pub(super) mod ping_pong {
     use crate::{Context, End};
     use via::Nic;

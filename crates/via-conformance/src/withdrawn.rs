@@ -1,18 +1,18 @@
-//! A request for a connection that reaches the server, and that the client gives up before the server answers.
+//! A request that reaches the server, and that the client gives up before the server answers.
 
 use super::prelude::*;
 
-/// How long both roles try in a round. However slow the NIC, a later round is long enough.
+/// Returns the time for each round of both roles. Even with a slow NIC, a later round is long enough.
 fn rounds() -> impl Iterator<Item = Duration> {
     (0..10).map(|round| Duration::from_millis(50 << round))
 }
 
-/// The request, as the server has it when it is withdrawn.
+/// Returns a request that the client has given up.
 pub(super) fn received<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>) -> N::Connection {
     for time in rounds() {
         let request = cx.nic.connect_wait(&cx.server, Some(time));
         line.tell(&[u64::from(request.is_ok())]);
-        // The client has given up whatever it asked for in this round.
+        // The client has given up every request of this round.
         line.hear();
         match request {
             Ok(request) => return request,
@@ -22,14 +22,14 @@ pub(super) fn received<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>) -> N::Co
     panic!("no request comes");
 }
 
-/// Requests until the server has a request of which the client knows that it timed out.
+/// Requests until the server has a request that has timed out at the client.
 pub(super) fn request<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>, end: &End<'_, N>) {
     let mut has_timed_out = false;
     for time in rounds() {
         let begin = Instant::now();
         loop {
             match end.vi.connect_request(&cx.client(), &cx.server, Some(time)).unwrap_err() {
-                // The server does not wait yet, or no more.
+                // The server does not wait yet, or does not wait any more.
                 ConnectError::NoMatch if begin.elapsed() < time => {
                     thread::sleep(Duration::from_millis(1));
                 }

@@ -1,8 +1,8 @@
-//! The cases, above what they are written with.
+//! Checks the order of the crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // What a case is written with.
+    // Helpers of the cases.
     &["end", "need", "until"],
     &["line", "told"],
     &["group", "prelude"],
@@ -34,7 +34,7 @@ const LAYERS: &[&[&str]] = &[
         "vis",
         "waiting",
     ],
-    // Those that use other cases' parts.
+    // Cases that use parts of other cases.
     &[
         "cq_limits",
         "cq_shared",

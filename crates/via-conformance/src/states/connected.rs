@@ -1,4 +1,4 @@
-//! CONNECTED: sends and receives flow.
+//! State CONNECTED: sends and receives are possible.
 
 use super::*;
 
@@ -13,7 +13,7 @@ group! { "states":
     alone disconnecting_again_changes_nothing,
 }
 
-/// Both ends still work after a refusal.
+/// Checks that both ends still work after a refusal.
 fn still_connected<N: Nic>(a: &End<'_, N>, b: &End<'_, N>) {
     for (from, to) in [(a, b), (b, a)] {
         to.post_recv(0, 0, 8);

@@ -1,4 +1,4 @@
-//! ERROR: the connection is lost, and the program has not said yet that it knows.
+//! State ERROR: the connection is lost, and the program has not disconnected yet.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_broken_vi_is_not_destroyed<N: Nic>(cx: &Context<'_, N>) {
     assert!(vi.destroy().is_ok());
 }
 
-/// Posting is taken, as the error comes with the descriptor.
+/// The post succeeds, and the descriptor gets the error.
 fn in_error_a_send_is_flushed<N: Nic>(cx: &Context<'_, N>) {
     let end = broken(cx);
     for i in 0..3 {

@@ -1,4 +1,4 @@
-//! IDLE: nothing to send to.
+//! State IDLE: there is no peer.
 
 use super::*;
 

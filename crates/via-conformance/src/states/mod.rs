@@ -7,7 +7,7 @@ mod error;
 mod idle;
 mod pending;
 
-/// The cases of this module.
+/// Returns the cases of this module.
 pub(super) fn cases<N: Nic>() -> Vec<super::Case<N>> {
     let groups = [own(), idle::cases(), pending::cases(), connected::cases(), error::cases()];
     groups.into_iter().flatten().collect()
@@ -24,7 +24,7 @@ mod life {
         alone a_vi_goes_through_its_states_and_back,
     }
 
-    /// IDLE, CONNECT_PENDING, CONNECTED, ERROR, and IDLE again.
+    /// The states are IDLE, CONNECT_PENDING, CONNECTED, ERROR, and IDLE again.
     fn a_vi_goes_through_its_states_and_back<N: Nic>(cx: &Context<'_, N>) {
         let (a, b) = (end(cx), end(cx));
         for _ in 0..3 {
@@ -44,12 +44,12 @@ mod life {
     }
 }
 
-/// An end that is idle.
+/// Makes an idle end.
 fn end<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
     End::with(cx, 1 << 16, ViAttributes::default())
 }
 
-/// An end whose request is on its way, for long.
+/// Makes an end with a pending request that does not time out soon.
 fn pending<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
     let end = end(cx);
     end.vi.connect_peer_request(&cx.own(1), &cx.own(2), SOON).unwrap();
@@ -57,14 +57,14 @@ fn pending<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
     end
 }
 
-/// Two that are connected.
+/// Makes two connected ends.
 fn connected<'n, N: Nic>(cx: &Context<'n, N>) -> (End<'n, N>, End<'n, N>) {
     let ends = (end(cx), end(cx));
     connect(cx, &ends.0, &ends.1);
     ends
 }
 
-/// An end whose peer has disconnected.
+/// Makes an end whose peer has disconnected.
 fn broken<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
     let (end, other) = connected(cx);
     other.vi.disconnect();
@@ -72,7 +72,7 @@ fn broken<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
     end
 }
 
-/// Neither kind of request is possible in this state, which stays.
+/// Checks that both kinds of request fail in this state, and that the state stays.
 fn requests_are_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     let state = end.vi.state();
     let (here, there) = (cx.own(3), cx.own(4));
@@ -85,7 +85,7 @@ fn requests_are_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     assert_eq!(end.vi.state(), state);
 }
 
-/// No request is accepted in this state; the requester is rejected.
+/// Checks that an accept fails in this state, and that the requester is rejected.
 fn accepting_is_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     let state = end.vi.state();
     let requester = self::end(cx);
@@ -101,7 +101,7 @@ fn accepting_is_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     assert_eq!((end.vi.state(), requester.vi.state()), (state, ViState::Idle));
 }
 
-/// Attributes do not change in this state.
+/// Checks that attributes cannot change in this state.
 fn attributes_stay<N: Nic>(end: &End<'_, N>) {
     let (state, before) = (end.vi.state(), end.vi.attributes());
     let other = ViAttributes { max_transfer_size: 777, ..before };
@@ -109,7 +109,7 @@ fn attributes_stay<N: Nic>(end: &End<'_, N>) {
     assert_eq!(end.vi.attributes(), before);
 }
 
-/// The VI is not destroyed in this state, and handed back as it was.
+/// Checks that the VI cannot be destroyed in this state. Returns the unchanged VI.
 fn destroying_is_refused<N: Nic>(end: End<'_, N>) -> N::Vi {
     let state = end.vi.state();
     let (vi, illegal) = end.vi.destroy().unwrap_err();

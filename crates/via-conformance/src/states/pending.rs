@@ -1,4 +1,4 @@
-//! CONNECT_PENDING: a request is on its way.
+//! State CONNECT_PENDING: a request is in progress.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn a_pending_vi_is_not_destroyed<N: Nic>(cx: &Context<'_, N>) {
     assert!(vi.destroy().is_ok());
 }
 
-/// And flushes what is posted.
+/// The disconnect also flushes posted descriptors.
 fn disconnecting_takes_a_request_back<N: Nic>(cx: &Context<'_, N>) {
     let end = pending(cx);
     end.post_recv(0, 0, 8);
@@ -62,7 +62,7 @@ fn disconnecting_takes_a_request_back<N: Nic>(cx: &Context<'_, N>) {
     assert!(matches!(done, Some(Err(ConnectError::State(_)))), "{done:?}");
 }
 
-/// Its request goes with it: the other side finds no request.
+/// The request ends with the VI: the other side finds no request.
 fn a_pending_vi_may_be_dropped<N: Nic>(cx: &Context<'_, N>) {
     drop(pending(cx));
     let other = end(cx);
@@ -70,7 +70,7 @@ fn a_pending_vi_may_be_dropped<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(other.vi.connect_peer_wait(), Err(ConnectError::Timeout));
 }
 
-/// As another thread sees it.
+/// Another thread sees this state.
 fn a_client_is_pending_until_it_is_answered<N: Nic>(cx: &Context<'_, N>) {
     let (client, server) = (end(cx), end(cx));
     thread::scope(|s| {
