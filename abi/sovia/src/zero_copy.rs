@@ -216,8 +216,8 @@ pub extern "C" fn sov_return(buffer: *const c_void) -> c_int {
     0
 }
 
-/// Returns 1 if the buffer is in shared memory, so that no byte needs to be copied; 0 if not; -1 if the buffer is not
-/// on loan.
+/// Returns 1 if the buffer is in shared memory, so that no byte needs to be copied, and 0 if not. Returns -1 if the
+/// buffer is not on loan.
 #[unsafe(no_mangle)]
 pub extern "C" fn sov_in_place(buffer: *const c_void) -> c_int {
     let Some(mut held) = Held::of(buffer) else { return finish(Err(libc::EINVAL)) as c_int };

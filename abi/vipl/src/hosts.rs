@@ -1,8 +1,8 @@
 //! Names of hosts, with the addresses of their NICs.
 //!
-//! A file of hosts has a line for each address, with the address and names. An address is written as hexadecimal bytes
-//! with colons between them, with the length of the NIC's own address, or as an Internet address and port. `self` is
-//! this NIC's own address. The address may also be the last word, and `#` begins a comment:
+//! A file of hosts has a line for each address, with the address and names. An address has one of two forms: an
+//! Internet address and port, or hexadecimal bytes with colons between them. It has as many bytes as the NIC's own
+//! address. `self` is this NIC's own address. The address may also be the last word, and `#` begins a comment:
 //!
 //! ```text
 //! 02:5b:10:00:00:01  alpha alpha-san

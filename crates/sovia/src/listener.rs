@@ -32,7 +32,7 @@ impl TcpListener {
     /// Listens at an address.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::bind`].
+    /// Like [`std::net::TcpListener::bind`].
     pub fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
         net::TcpListener::bind(address).map(TcpListener::from)
     }
@@ -40,7 +40,7 @@ impl TcpListener {
     /// Waits for a connection, and returns the stream with the peer's address.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::accept`].
+    /// Like [`std::net::TcpListener::accept`].
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, peer) = self.inner.accept()?;
         engine::record(stream.as_raw_fd(), Role::Acceptor);
@@ -55,7 +55,7 @@ impl TcpListener {
     /// Returns the address at which this socket listens.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::local_addr`].
+    /// Like [`std::net::TcpListener::local_addr`].
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.inner.local_addr()
     }
@@ -63,7 +63,7 @@ impl TcpListener {
     /// Returns a second descriptor of the same socket.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::try_clone`].
+    /// Like [`std::net::TcpListener::try_clone`].
     pub fn try_clone(&self) -> io::Result<TcpListener> {
         self.inner.try_clone().map(TcpListener::from)
     }
@@ -71,7 +71,7 @@ impl TcpListener {
     /// Sets whether [`TcpListener::accept`] fails with `WouldBlock` instead of waiting.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::set_nonblocking`].
+    /// Like [`std::net::TcpListener::set_nonblocking`].
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.inner.set_nonblocking(nonblocking)
     }
@@ -79,7 +79,7 @@ impl TcpListener {
     /// Sets IP_TTL.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::set_ttl`].
+    /// Like [`std::net::TcpListener::set_ttl`].
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.inner.set_ttl(ttl)
     }
@@ -87,7 +87,7 @@ impl TcpListener {
     /// Returns IP_TTL.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::ttl`].
+    /// Like [`std::net::TcpListener::ttl`].
     pub fn ttl(&self) -> io::Result<u32> {
         self.inner.ttl()
     }
@@ -95,7 +95,7 @@ impl TcpListener {
     /// Returns and clears SO_ERROR.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::take_error`].
+    /// Like [`std::net::TcpListener::take_error`].
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.inner.take_error()
     }

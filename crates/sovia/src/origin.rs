@@ -64,7 +64,7 @@ mod tests {
         assert!(is_fresh(&one) && is_fresh(&other));
         one.write_all(b"x").unwrap();
         assert!(!is_fresh(&one));
-        // A byte that nobody has read does not count as moved.
+        // A byte that is still unread does not count as moved.
         assert!(is_fresh(&other));
         other.read_exact(&mut [0]).unwrap();
         assert!(!is_fresh(&other));

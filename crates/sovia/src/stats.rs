@@ -45,8 +45,8 @@ pub struct Stats {
     pub receives: bool,
     /// Number of bytes sent over the VI.
     pub bytes_sent: u64,
-    /// Number of messages sent over the VI. A message is a packet of at most 32 KB (64 KB if a buffer was reserved), or
-    /// bytes coalesced while the window was used up.
+    /// Number of messages sent over the VI. A message is a packet, or bytes coalesced while the window was used up. A
+    /// packet has at most 32 KB (64 KB if a buffer was reserved).
     pub messages_sent: u64,
     /// Number of bytes received over the VI.
     pub bytes_received: u64,

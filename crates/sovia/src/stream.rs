@@ -65,7 +65,7 @@ impl TcpStream {
     /// Connects to the first of the given addresses that accepts a connection.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::connect`].
+    /// Like [`std::net::TcpStream::connect`].
     pub fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
         net::TcpStream::connect(address).map(TcpStream::from_connected)
     }
@@ -73,7 +73,7 @@ impl TcpStream {
     /// Connects to an address, or fails when `timeout` has passed.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::connect_timeout`].
+    /// Like [`std::net::TcpStream::connect_timeout`].
     pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         net::TcpStream::connect_timeout(address, timeout).map(TcpStream::from_connected)
     }
@@ -132,7 +132,7 @@ impl TcpStream {
     /// Returns the peer's address.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::peer_addr`].
+    /// Like [`std::net::TcpStream::peer_addr`].
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.kernel_socket.peer_addr()
     }
@@ -140,7 +140,7 @@ impl TcpStream {
     /// Returns the local address.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::local_addr`].
+    /// Like [`std::net::TcpStream::local_addr`].
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.kernel_socket.local_addr()
     }
@@ -148,7 +148,7 @@ impl TcpStream {
     /// Shuts down one direction, or both.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::shutdown`].
+    /// Like [`std::net::TcpStream::shutdown`].
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let Some(at) = engine::conn(self.fd()) else { return self.kernel_socket.shutdown(how) };
         let number = match how {
@@ -164,7 +164,7 @@ impl TcpStream {
     /// Returns a second descriptor of the same stream.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::try_clone`].
+    /// Like [`std::net::TcpStream::try_clone`].
     pub fn try_clone(&self) -> io::Result<TcpStream> {
         let kernel_socket = self.kernel_socket.try_clone()?;
         engine::duplicated(self.fd(), kernel_socket.as_raw_fd());

@@ -142,7 +142,7 @@ impl TcpListener {
     /// Listens at an address.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::bind`].
+    /// Like [`std::net::TcpListener::bind`].
     pub fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
         TcpListener::new(crate::TcpListener::bind(address)?)
     }
@@ -161,7 +161,7 @@ impl TcpListener {
     /// Waits for a connection, and returns the stream with the peer's address.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::accept`].
+    /// Like [`std::net::TcpListener::accept`].
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
             let mut ready = self.listener.readable().await?;
@@ -178,7 +178,7 @@ impl TcpListener {
     /// Returns the address at which this socket listens.
     ///
     /// # Errors
-    /// As [`std::net::TcpListener::local_addr`].
+    /// Like [`std::net::TcpListener::local_addr`].
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.get_ref().local_addr()
     }

@@ -5,9 +5,9 @@
 //! is a test program without a harness, in which [`run`] makes a test of each case. Cases that need a feature that the
 //! NIC does not offer ([`Case::missing`]) are reported as skipped.
 //!
-//! The cases use an [`End`] (a VI with memory), a [`Line`] (a second connection, by which the two roles synchronize)
-//! and [`Told`] (errors that the error handler has received). A case with one role connects a VI to another one of the
-//! same NIC ([`pair`]).
+//! The cases use three types. An [`End`] is a VI with memory. A [`Line`] is a second connection, by which the two roles
+//! synchronize. [`Told`] has errors that the error handler has received. A case with one role connects a VI to another
+//! one of the same NIC ([`pair`]).
 
 mod need;
 pub mod run;

@@ -257,7 +257,7 @@ mod many_pairs_at_once {
     roles!(all, 1, 101);
 }
 
-/// The same two VIs connect again, also with exchanged addresses.
+/// Two VIs that were connected connect again, also with exchanged addresses.
 mod peers_connect_again {
     use super::*;
 

@@ -151,7 +151,7 @@ fn time_passes_without_events_and_not_beyond_one() {
 }
 
 proptest! {
-    /// The same seed gives the same events, time never goes back, and only sent packets arrive.
+    /// Checks that a seed always gives the same events, that time never goes back, and that only sent packets arrive.
     #[test]
     fn the_same_again(seed: u64, probability in 0.0..0.5, sizes in prop::collection::vec(1u32..9000, 1..60)) {
         let run = |seed| {

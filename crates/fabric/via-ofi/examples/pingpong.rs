@@ -3,8 +3,9 @@
 //!
 //! `pingpong PROVIDER [ADDRESS ADDRESS [NETNS NETNS]]`: the provider (`tcp;ofi_rxm`, `shm`), the addresses of the two
 //! ends, and the names of their network namespaces. Each end is a process, and all programs poll. Each turn prints
-//! figures for the VIs and for `fi_pingpong`: the one-way time in microseconds for 4 bytes and for 1 MB, and megabytes
-//! a second for 1 MB. The last line of each size has the medians, and the ratio of the VI's time to libfabric's.
+//! figures for the VIs and for `fi_pingpong`. The figures are the one-way time in microseconds for 4 bytes and for 1
+//! MB, and megabytes a second for 1 MB. The last line of each size has the medians, and the ratio of the VI's time to
+//! libfabric's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::IntoRawFd;

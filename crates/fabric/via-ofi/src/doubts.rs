@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest number of threads that check nodes.
 const THREADS: usize = 64;
-/// Largest number of these threads for strangers: nodes with which this NIC has neither connections nor requests.
+/// Largest number of these threads for unrelated nodes, which have neither connections nor requests with this NIC.
 const THREADS_FOR_STRANGERS: usize = 4;
 
 /// A node that may be gone.
@@ -42,7 +42,7 @@ pub(crate) struct Doubts {
     waiting: VecDeque<Node>,
     /// True if more threads may be started than at the last attempt.
     is_new: bool,
-    /// Number of running threads, and the number of those that check strangers.
+    /// Number of running threads, and the number of those that check unrelated nodes.
     running: [usize; 2],
 }
 
@@ -133,7 +133,7 @@ impl Doubts {
         self.nodes.get(&node).is_some_and(|doubt| doubt.stage == Stage::Waits)
     }
 
-    /// Returns the next node for a thread to check, and true if the node is a stranger, which means not in `peers`.
+    /// Returns the next node for a thread to check, and true if the node is unrelated, which means not in `peers`.
     pub(crate) fn next(&mut self, peers: &[Node]) -> Option<(Node, bool)> {
         let [all, strangers] = self.running;
         if all >= THREADS {
@@ -202,7 +202,7 @@ mod tests {
             begun
         };
         assert_eq!(begin(&mut asked, &[]), all[..THREADS_FOR_STRANGERS]);
-        // Strangers leave threads for peers.
+        // Unrelated nodes leave threads for peers.
         assert_eq!(begin(&mut asked, &all[900..902]), all[900..902]);
         assert_eq!(begin(&mut asked, &all[500..]).len(), THREADS - THREADS_FOR_STRANGERS - 2);
         assert!(begin(&mut asked, &all).is_empty(), "as many as there may be");

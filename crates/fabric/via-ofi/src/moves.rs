@@ -8,9 +8,9 @@
 //! | | takes it back |
 //!
 //! These messages may get lost with the connection below libfabric. So each side repeats its message until the answer
-//! comes. Each side also answers messages about moves that it does not know: the sender that it sends nothing, the
-//! receiver that it fetches nothing. libfabric fetches the bytes and reports the end of each fetch. A failed fetch
-//! begins again with "ready". So each move ends on both sides, or with the loss of the peer.
+//! comes. Each side also answers messages about unknown moves. The sender then says that it sends nothing, and the
+//! receiver says that it fetches nothing. The provider fetches the bytes and reports the end of each fetch. A failed
+//! fetch begins again with "ready". So each move ends on both sides, or with the loss of the peer.
 
 use crate::nodes::Node;
 use sovia_ofi::{Part, Span};

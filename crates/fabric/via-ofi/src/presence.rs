@@ -137,8 +137,8 @@ fn start_of(process: u32) -> Option<u64> {
     start_in(&std::fs::read(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// Reads the start time from `/proc/PID/stat`. A zombie process counts as ended. A process of which only the first
-/// thread has ended does not.
+/// Reads the start time from `/proc/PID/stat`. A zombie process counts as ended. A process does not count as ended if
+/// only its first thread has ended.
 fn start_in(stat: &[u8]) -> Option<u64> {
     // The program's name precedes the state. It may contain parentheses, and bytes that are not UTF-8.
     let end = stat.iter().rposition(|&byte| byte == b')')?;

@@ -5,9 +5,9 @@
 //! without a posted receive: such a message breaks its VI. Memory that a program registers is registered with the NIC,
 //! in a protection domain for each protection tag.
 //!
-//! Two kinds of messages have no place in verbs. They travel beside the connections, as questions of the connection
-//! manager with one answer each: the key of a region for RDMA, and the reason why a connection ends. [`wire`] has their
-//! formats.
+//! Two kinds of messages have no place in verbs. They are the key of a region for RDMA, and the reason why a connection
+//! ends. They travel beside the connections, as questions of the connection manager with one answer each. [`wire`] has
+//! their formats.
 //!
 //! Each thread that polls or waits polls its own VI. A NIC has one thread. It connects VIs, answers questions, wakes
 //! sleeping threads, and completes descriptors for callbacks.

@@ -45,8 +45,8 @@ impl Registering {
         beside_mb: Duration::ZERO,
     };
 
-    /// Approximate cost on cLAN: at least 3 to 4 µs for both calls together, and more for more data (ICS 2001, section
-    /// 4.1 and figure 6).
+    /// Approximate cost on cLAN (ICS 2001, section 4.1 and figure 6). Both calls together take at least 3 to 4 µs, and
+    /// longer for more data.
     pub const PUBLISHED: Registering = Registering {
         register: Duration::from_nanos(1_750),
         register_page: Duration::from_nanos(500),
@@ -55,8 +55,9 @@ impl Registering {
         beside_mb: Duration::ZERO,
     };
 
-    /// Cost on M-VIA: both calls together take 4.3 µs for 4 bytes if no other memory is registered, and 10.1 µs if 2 MB
-    /// are registered (ICS 2001, section 4.1). The cost per page is cLAN's, because none is published for M-VIA.
+    /// Cost on M-VIA (ICS 2001, section 4.1). Both calls together take 4.3 µs for 4 bytes if no other memory is
+    /// registered, and 10.1 µs if 2 MB are registered. The cost per page is cLAN's, because none is published for
+    /// M-VIA.
     pub const M_VIA: Registering = Registering {
         register: Duration::from_nanos(2_050),
         deregister: Duration::from_nanos(1_500),

@@ -22,7 +22,7 @@ impl TcpStream {
     /// Copies the next bytes into `buffer` without removing them from the stream.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::peek`].
+    /// Like [`std::net::TcpStream::peek`].
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match engine::conn(self.fd()) {
             Some(at) => self.receive(at, &[buffer.into()], Flags { peek: true, ..RECEIVE }),

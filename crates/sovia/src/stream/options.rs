@@ -11,7 +11,7 @@ impl TcpStream {
     /// Sets the time after which a waiting read fails with `WouldBlock`. With `None` a read waits for ever.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::set_read_timeout`].
+    /// Like [`std::net::TcpStream::set_read_timeout`].
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.kernel_socket.set_read_timeout(timeout)?;
         self.note_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO);
@@ -21,7 +21,7 @@ impl TcpStream {
     /// Sets the time after which a waiting write fails with `WouldBlock`. With `None` a write waits for ever.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::set_write_timeout`].
+    /// Like [`std::net::TcpStream::set_write_timeout`].
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.kernel_socket.set_write_timeout(timeout)?;
         self.note_option(libc::SOL_SOCKET, libc::SO_SNDTIMEO);
@@ -37,7 +37,7 @@ impl TcpStream {
     /// Returns the timeout of reads.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::read_timeout`].
+    /// Like [`std::net::TcpStream::read_timeout`].
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
         self.kernel_socket.read_timeout()
     }
@@ -45,7 +45,7 @@ impl TcpStream {
     /// Returns the timeout of writes.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::write_timeout`].
+    /// Like [`std::net::TcpStream::write_timeout`].
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
         self.kernel_socket.write_timeout()
     }
@@ -54,7 +54,7 @@ impl TcpStream {
     /// messages ([`TcpStream::set_protocol`]). Otherwise a VI never delays a message.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::set_nodelay`].
+    /// Like [`std::net::TcpStream::set_nodelay`].
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.kernel_socket.set_nodelay(nodelay)?;
         self.note_option(libc::IPPROTO_TCP, libc::TCP_NODELAY);
@@ -64,7 +64,7 @@ impl TcpStream {
     /// Returns TCP_NODELAY.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::nodelay`].
+    /// Like [`std::net::TcpStream::nodelay`].
     pub fn nodelay(&self) -> io::Result<bool> {
         self.kernel_socket.nodelay()
     }
@@ -72,7 +72,7 @@ impl TcpStream {
     /// Sets IP_TTL.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::set_ttl`].
+    /// Like [`std::net::TcpStream::set_ttl`].
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.kernel_socket.set_ttl(ttl)
     }
@@ -80,7 +80,7 @@ impl TcpStream {
     /// Returns IP_TTL.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::ttl`].
+    /// Like [`std::net::TcpStream::ttl`].
     pub fn ttl(&self) -> io::Result<u32> {
         self.kernel_socket.ttl()
     }
@@ -88,7 +88,7 @@ impl TcpStream {
     /// Returns and clears SO_ERROR: the outcome of a non-blocking connect, or an error of the connection.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::take_error`].
+    /// Like [`std::net::TcpStream::take_error`].
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.kernel_socket.take_error()
     }
@@ -96,7 +96,7 @@ impl TcpStream {
     /// Sets whether calls fail with `WouldBlock` instead of waiting.
     ///
     /// # Errors
-    /// As [`std::net::TcpStream::set_nonblocking`].
+    /// Like [`std::net::TcpStream::set_nonblocking`].
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.kernel_socket.set_nonblocking(nonblocking)?;
         if let Some(at) = engine::conn(self.fd()) {

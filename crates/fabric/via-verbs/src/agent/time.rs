@@ -24,7 +24,7 @@ impl Agent {
     }
 
     /// Returns the time of the next check whether the program polls this VI. The time is one to two times
-    /// [`Looks::patience`] from now, rounded so that checks of several VIs coincide.
+    /// the VI's patience from now, rounded so that checks of several VIs coincide.
     fn next_look(&self, vi: &ViShared, now: Instant) -> Instant {
         let patience = vi.looks.patience();
         let passed = now.saturating_duration_since(self.begin).as_millis() as u64;

@@ -146,8 +146,8 @@ impl Core {
         }
     }
 
-    /// Returns true if the VI must be armed while no thread polls: for callbacks, completion queues, and sends that
-    /// wait for a peer's key or for room. A sleeping thread arms the VI itself whenever it wakes.
+    /// Returns true if the VI must be armed while no thread polls. Callbacks, completion queues, and sends that wait
+    /// for a peer's key or for room need this. A sleeping thread arms the VI itself whenever it wakes.
     pub(crate) fn wants(&self) -> bool {
         let cq = |queue: &Queue| queue.cq.as_ref().is_some_and(|cq| cq.is_wanted());
         !self.send.notify.is_empty()

@@ -1,5 +1,5 @@
-//! Results of the EMP paper (SC 2001, section 5): two Pentium III of 933 MHz with two processors each, NICs with two
-//! processors of 88 MHz, gigabit Ethernet back to back, MTU 1500.
+//! Results of the EMP paper (SC 2001, section 5). The hosts have two Pentium III of 933 MHz each, and NICs with two
+//! processors of 88 MHz. They are connected by gigabit Ethernet back to back, with MTU 1500.
 
 /// Half a round trip in microseconds, by message size (sections 1 and 6).
 pub(super) const LATENCY_US: [(usize, f64); 2] = [(4, 23.0), (1500, 36.0)];

@@ -21,8 +21,8 @@ const ROUNDS_MIN: f64 = 5.0;
 const ROUNDS_MAX: f64 = 5e6;
 /// Number of pieces into which the measured rounds are divided.
 const PIECES: f64 = 8.0;
-/// Number of messages in a stream's first attempt; factor by which the last attempt may be longer than requested;
-/// largest growth of the number of messages from one attempt to the next.
+/// Number of messages in a stream's first attempt. Factor by which the last attempt may be longer than requested.
+/// Largest growth of the number of messages from one attempt to the next.
 const STREAM_FIRST: u64 = 64;
 const STREAM_MARGIN: f64 = 1.1;
 const STREAM_TIMES_MAX: f64 = 32.0;

@@ -1,5 +1,5 @@
-//! The eight loops of the paper's Table 1: ping-pong with four bytes, by sends and receives or by RDMA writes, polling
-//! or blocking, as requester and as responder. They are timed as a whole, and call by call.
+//! The eight loops of the paper's Table 1: ping-pong with four bytes. The loops use sends and receives or RDMA writes,
+//! poll or block, and run as requester and as responder. They are timed as a whole, and call by call.
 //!
 //! The loops post and poll in the paper's order, in which a message may come before the receive for it is posted. So
 //! there is always one receive more than the loop needs.

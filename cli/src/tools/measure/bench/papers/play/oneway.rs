@@ -1,5 +1,5 @@
-//! One-way throughput, measured like in the papers: one end sends as fast as possible for a given time, and the other
-//! end confirms once at the end.
+//! One-way throughput, measured like in the papers. One end sends as fast as possible for a given time. The other end
+//! confirms once at the end.
 //!
 //! A message without a receive would break the connection, and nothing slows the sender here. So the receiver reports
 //! receives that it has posted again, a quarter of the window at a time. The sender waits for this report only when it

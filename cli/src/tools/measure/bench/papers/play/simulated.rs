@@ -57,7 +57,8 @@ fn map(at: Option<NonNull<libc::c_void>>, len: usize) -> anyhow::Result<NonNull<
     let at = at.and_then(|at| std::num::NonZeroUsize::new(at.as_ptr().expose_provenance()));
     let len = std::num::NonZeroUsize::new(len).context("no bytes")?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: the kernel chooses the address, or the call replaces the caller's own mapping, of which no slice is left.
+    // SAFETY: either the kernel chooses the address, or the call replaces the caller's own mapping. No slice of that
+    // mapping is left.
     let mapped = unsafe { mmap_anonymous(at, len, access, flags | MapFlags::MAP_PRIVATE) };
     mapped.context("cannot map memory")
 }
