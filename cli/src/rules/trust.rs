@@ -1,10 +1,10 @@
-//! The users in rules `trust:`. People know them by name, and the library, which can ask no database, by number.
+//! Users in rules `trust:`. People write users' names. The library cannot look names up, so it gets the IDs.
 
 use crate::databases;
 use anyhow::{Context, bail};
 use sovia_control::Effect;
 
-/// A SPEC with the numbers of users in the place of their names; one for each member of a group.
+/// Replaces the names in a SPEC by user IDs. A group gives one SPEC for each member.
 pub(super) fn by_number(spec: &str) -> anyhow::Result<Vec<String>> {
     let mut specs = vec![String::new()];
     for term in spec.split(',') {
@@ -22,10 +22,10 @@ pub(super) fn by_number(spec: &str) -> anyhow::Result<Vec<String>> {
     Ok(specs)
 }
 
-/// The rules of the environment with numbers in the place of names; `None` if there are no names.
+/// Returns the rules of the environment with IDs in place of names; `None` if there are no names.
 ///
 /// # Errors
-/// There is no such user or group, or the databases cannot be asked.
+/// An error if there is no such user or group, or if the databases cannot be queried.
 pub fn rules_by_number(text: &str) -> anyhow::Result<Option<String>> {
     let trust = format!("{}:", Effect::Trust.word());
     let mut rules = Vec::new();

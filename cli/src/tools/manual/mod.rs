@@ -1,5 +1,5 @@
-//! Manual pages and completions, made from the command line that this program parses. What no command line says (files, variables,
-//! exit statuses) is in [`sections`].
+//! Manual pages and completions, made from this program's command line. [`sections`] has facts that no command line
+//! contains: files, variables and exit statuses.
 
 #[cfg(test)]
 mod reference;
@@ -13,11 +13,11 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// Writes the pages of a command and of all below it to `folder`/man1, and completions for bash, zsh and fish to folders of these
-/// names.
+/// Writes the manual pages of a command and its subcommands to `folder`/man1. Writes completions for bash, zsh and fish
+/// to folders with these names.
 ///
 /// # Errors
-/// A file cannot be written.
+/// An error if a file cannot be written.
 pub(crate) fn write(command: &Command, folder: &Path) -> io::Result<()> {
     write_pages(command.clone(), &folder.join("man1"))?;
     write_completions(command.clone(), folder)
@@ -35,7 +35,7 @@ fn write_page(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
     let man = Man::new(command.clone()).title(name.to_uppercase()).manual("Sovia");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
-    // `sovia bench latency` has the page sovia-bench-latency, which is what NAME must say for apropos.
+    // The page of `sovia bench latency` is sovia-bench-latency. The section NAME must contain this name for apropos.
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     sections::name(name, &about, &mut page)?;
     sections::synopsis(command, &mut page)?;
@@ -51,7 +51,7 @@ fn write_page(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
     below().try_for_each(|below| write_page(below, &format!("{name}-{}", below.get_name()), folder))
 }
 
-/// Each shell looks for completions under a name of its own.
+/// Writes a shell's completions under the name that the shell looks for.
 fn write_completions(mut command: Command, folder: &Path) -> io::Result<()> {
     for (shell, place) in
         [(Shell::Bash, "bash/sovia"), (Shell::Zsh, "zsh/_sovia"), (Shell::Fish, "fish/sovia.fish")]
@@ -61,7 +61,7 @@ fn write_completions(mut command: Command, folder: &Path) -> io::Result<()> {
         let mut file = fs::File::create(path)?;
         clap_complete::generate(shell, &mut command, "sovia", &mut file);
         if shell == Shell::Bash {
-            // zsh and fish have this of the argument's hint.
+            // zsh and fish have completions of the program's arguments from the argument's hint.
             file.write_all(include_bytes!("program.bash"))?;
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// `ACCEPT=1` writes them anew.
+    /// With `ACCEPT=1` the test writes the pages.
     #[test]
     fn pages_of_the_reference_are_what_the_code_says() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/");

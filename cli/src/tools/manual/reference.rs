@@ -1,4 +1,4 @@
-//! Pages of docs/reference that are made from the code: commands, variables, reasons, metrics.
+//! Pages of docs/reference that are generated from the code: commands, variables, reasons, metrics.
 
 use std::fmt::Write;
 
@@ -61,7 +61,7 @@ fn describe(command: &Command, page: &mut String) {
     below().for_each(|below| describe(below, page));
 }
 
-/// Text of several paragraphs, each on one line.
+/// Joins the lines of each paragraph of a text.
 fn paragraphs(text: &str) -> String {
     text.split("\n\n").map(one_line).collect::<Vec<_>>().join("\n\n")
 }
@@ -106,7 +106,7 @@ fn reasons() -> String {
     page
 }
 
-/// Marks the command of a line of advice, which stands after a colon and two spaces, as code.
+/// Formats the command in a line of advice as code. The command follows a colon and two spaces.
 fn as_markdown(line: &str) -> String {
     match line.split_once(":  ") {
         Some((purpose, command)) => format!("{purpose}: `{}`", command.trim_start()),

@@ -1,16 +1,16 @@
-//! Sections of manual pages about what no command line says: variables, files, exit statuses.
+//! Sections of manual pages with facts that no command line contains: variables, files, exit statuses.
 
 use std::io::{self, Write};
 
 use clap::{Arg, ArgAction, Command};
 
-/// A section's title, and its entries: what, and what about it.
+/// A section: its title, and entries of a term and its description.
 struct Section {
     title: &'static str,
     entries: &'static [(&'static str, &'static str)],
 }
 
-/// A variable of the environment.
+/// An environment variable.
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
@@ -75,7 +75,7 @@ pub(super) const VARIABLES: &[Variable] = &[
     ),
 ];
 
-/// By page: command lines, and what each does.
+/// Examples by page: command lines with their descriptions.
 pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "sovia-run",
@@ -194,13 +194,13 @@ const FILES: Section = Section {
     ],
 };
 
-/// The section NAME, from which whatis and apropos make their list.
+/// Writes the section NAME, which whatis and apropos index.
 pub(crate) fn name(name: &str, about: &str, page: &mut impl Write) -> io::Result<()> {
     let about = escaped(about.trim_end_matches('.'));
     writeln!(page, ".SH NAME\n{} \\- {about}", escaped(name))
 }
 
-/// The section SYNOPSIS: all options with their values.
+/// Writes the section SYNOPSIS, with all options and their values.
 pub(super) fn synopsis(command: &Command, page: &mut impl Write) -> io::Result<()> {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     write!(page, ".SH SYNOPSIS\n\\fB{}\\fR", escaped(name))?;
@@ -259,7 +259,7 @@ fn repeats(argument: &Arg) -> &'static str {
     if has_many || is_repeated { "..." } else { "" }
 }
 
-/// The sections of the page `name`.
+/// Writes the sections of the page `name`.
 pub(crate) fn of(name: &str, page: &mut impl Write) -> io::Result<()> {
     let sections: &[Section] = match name {
         "sovia" => &[FILES],
@@ -293,7 +293,7 @@ pub(crate) fn of(name: &str, page: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Text in which roff finds nothing but text.
+/// Escapes text for roff.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     match text.chars().next() {

@@ -44,7 +44,7 @@ pub struct CqAttr {
     pub wait_set: *mut c_void,
 }
 
-/// `fi_cq_tagged_entry`; the shorter formats are its beginnings.
+/// `fi_cq_tagged_entry`. The shorter formats are prefixes of this structure.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct CqEntry {

@@ -1,16 +1,16 @@
-//! `rdma/fabric.h`: what objects begin with, the attributes of a provider, and the fabric.
+//! `rdma/fabric.h`: the header of objects, the attributes of a provider, and the fabric.
 
 use crate::domain::FidDomain;
 use crate::eq::{EqAttr, FidEq};
 use core::ffi::{c_char, c_int, c_void};
 
-/// A function that this provider does not have.
+/// Type of a function that this provider does not have.
 pub type Missing = unsafe extern "C" fn() -> isize;
 
-/// Says that there is no such function.
+/// Returns `-FI_ENOSYS`, which means that the function does not exist.
 ///
 /// # Safety
-/// It may be called as any function whose result is a number: it looks at no argument.
+/// May be called as any function with a numeric result, because it reads no argument.
 pub unsafe extern "C" fn missing() -> isize {
     -(libc::ENOSYS as isize)
 }

@@ -1,8 +1,8 @@
-//! The structures of libfabric's interface, as C lays them out. Names and comments are those of its headers
-//! (`rdma/*.h`); `abi/fi/tests/layout.rs` compares sizes and places with them.
+//! Structures of libfabric's interface in C's layout. Names and comments are those of libfabric's headers (`rdma/*.h`).
+//! `abi/fi/tests/layout.rs` compares sizes and offsets with the headers.
 //!
-//! One definition serves both sides: the provider that libfabric loads (`abi/fi`) and the user of libfabric (`crates/fabric/ofi`).
-//! There is a module for each header.
+//! Two crates use these definitions: the provider that libfabric loads (`abi/fi`), and the user of libfabric
+//! (`crates/fabric/ofi`). There is a module for each header.
 
 #![allow(missing_docs, reason = "libfabric's manual pages are the documentation")]
 

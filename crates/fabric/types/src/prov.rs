@@ -1,4 +1,4 @@
-//! `rdma/providers/fi_prov.h`: what libfabric takes from a provider.
+//! `rdma/providers/fi_prov.h`: the structure that a provider returns to libfabric.
 
 use crate::fabric::{FabricAttr, FidFabric, Info};
 use core::ffi::{c_char, c_int, c_void};

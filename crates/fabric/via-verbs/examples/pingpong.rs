@@ -2,10 +2,9 @@
 //! NICs in the same run.
 //!
 //! `pingpong DEVICE ADDRESS [TURNS [ROUNDS]]`. Each end is a process, and all programs poll. Each turn prints figures
-//! for the VIs and for perftest's programs. For messages of 4 bytes: the one-way time in microseconds, the median of
-//! means of
-//! 20. For messages of 64 KB: megabytes a second. At the end come the medians of all turns, and the ratios of the VIs'
-//!     figures to perftest's.
+//! for the VIs and for perftest's programs. For messages of 4 bytes: the one-way time in microseconds, the median over
+//! batches of 20 round trips. For messages of 64 KB: megabytes a second. At the end come the medians of all turns, and
+//! the ratios of the VIs' figures to perftest's.
 //!
 //! `pingpong waits DEVICE [ROUNDS]`: how often each thread of a program that waits in `recv_wait` goes to sleep while
 //! it waits for a late message.

@@ -1,6 +1,6 @@
-//! Tests of failures. The failures are a missing library, device or permission, too little lockable memory, a killed
-//! peer, requests of other programs, and a link that goes down. Each test checks that no object is left. All tests
-//! except the first need the guest of `scripts/lab`, and may change its devices and links.
+//! Tests of failures. A library, device or permission is missing, or too little memory may be locked. A peer is killed,
+//! another program sends requests, or a link goes down. Each test checks that no object is left. All tests except the
+//! first need the guest of `scripts/lab`, and may change its devices and links.
 
 use crate::common::*;
 use sovia_verbs::live::{PAIRS, REGIONS};

@@ -39,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// Returns the values of a setting in [Service] after the last empty value, which resets a list.
+    /// Returns the values of a setting in `[Service]` after the last empty value, which resets a list.
     pub(crate) fn values(&self, key: &str) -> Vec<&str> {
         let mut values = Vec::new();
         for setting in self.settings.iter().filter(|setting| setting.key == key) {
