@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, getrlimit};
 const ENOUGH_BYTES: u64 = 1 << 20;
 /// Size of the own stack in bytes. The kernel allocates pages when they are touched.
 const OWN_BYTES: usize = 4 << 20;
-/// Size of the guard pages below the stack, on which an overflow faults. It is that of the largest page.
+/// Size of the guard area below the stack, on which an overflow faults. It is as large as the largest page.
 const GUARD_BYTES: usize = 64 << 10;
 
 /// Calls `work`, on a larger stack if the limit is low. The work runs on the calling thread. So the thread's ID, its

@@ -21,7 +21,7 @@ impl Fabric {
         self.doubts.add(node, has_failed);
     }
 
-    /// Returns the nodes that are gone according to a check that takes no time.
+    /// Returns the nodes that are gone according to a check that does not wait.
     pub(crate) fn known_gone(&mut self, nodes: &[Node]) -> Vec<Node> {
         let all = self.nodes.get_mut();
         let is_gone = |node: &Node| {
