@@ -110,7 +110,7 @@ pub fn info(fd: i32) -> Info {
 /// Moves the stream behind a descriptor to TCP for good. Does nothing if the stream is already on TCP.
 pub fn to_tcp(fd: i32) {
     if let Some(at) = table::conn(fd) {
-        fallback::now(fd, at, Cause::Call);
+        fallback::now(fd, at, Cause::Released);
     }
 }
 

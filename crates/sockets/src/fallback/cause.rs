@@ -17,6 +17,8 @@ pub enum Cause {
     PassedOnRecord,
     /// The program makes a call that Sovia does not carry.
     Call,
+    /// The program goes on with the kernel's calls, which Sovia does not see (the native interface).
+    Released,
     /// The connection is in an epoll instance that other processes wait for as well, or that another instance
     /// watches. Only the kernel can report its events.
     Set,
@@ -40,6 +42,11 @@ impl Cause {
         matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
     }
 
+    /// Returns true if this process keeps the connection, and its calls go through Sovia.
+    pub(super) fn stays_here(self) -> bool {
+        matches!(self, Cause::Call | Cause::Set | Cause::Kept(_) | Cause::Peer)
+    }
+
     /// Returns true if processes may get the socket without a record in the family's memory.
     pub(super) fn spreads(self) -> bool {
         !self.is_for_program()
@@ -56,7 +63,7 @@ impl Cause {
             Cause::Exec | Cause::Spawn => Reason::RetreatExec,
             Cause::Ulp => Reason::RetreatUlp,
             Cause::Passed | Cause::PassedOnRecord => Reason::RetreatPassed,
-            Cause::Call | Cause::Set | Cause::Table => Reason::RetreatCall,
+            Cause::Call | Cause::Released | Cause::Set | Cause::Table => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,

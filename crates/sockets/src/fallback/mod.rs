@@ -116,7 +116,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         detach(at);
         return false;
     }
-    if conn.has(flag::FALLING_BACK) {
+    if conn.is_going_back() {
         return true;
     }
     if stream::kernel_socket_has_ended(fd) {

@@ -6,11 +6,12 @@ use super::patience::{self, Patience};
 use super::step::{self, Step, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
 use crate::conn::{Bell, Guard, Phase, flag};
-use crate::stream::returned::DRAIN_NS;
+use crate::stream::returned::{self, DRAIN_NS, Debt};
 use crate::stream::{ending, failover, leaving, listeners};
 use crate::table::{self, Ref};
 use crate::{meeting, process};
 use core::sync::atomic::Ordering;
+use sovia_proto::path::{Await, Rx};
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
 
@@ -186,11 +187,19 @@ enum Visit<'w> {
     Stays,
     /// The connection stays on its VI, or another thread has continued the fallback.
     Settled,
-    /// The peer is stopped, and relatives of this process share the connection. The fallback continues when the peer
-    /// does.
+    /// The fallback continues when the peer acts. The peer is stopped, and relatives of this process share the connection. Or the
+    /// peer puts unread bytes on TCP, and this process reads them there.
     Left,
     /// The peer is stopped, or died during the fallback. The caller must hand the connection over to a relay.
     HandsOver,
+}
+
+/// Returns true if only the peer has something left to do: it puts unread bytes of the VI on TCP, where calls receive them from now
+/// on.
+fn is_arriving(guard: &mut Guard<'_>, fd: i32) -> bool {
+    guard.conn.rx() == Rx::Back
+        && leaving::awaits_on_tcp(guard) != Await::Nothing
+        && returned::debt(guard, fd) == Debt::None
 }
 
 /// Returns true unless the kernel reports that no process holds the other end of the connection. While TCP has no
@@ -237,6 +246,8 @@ fn visit<'w>(
             detach(at);
             Visit::Back(pair)
         }
+        // Calls read these bytes on TCP as they arrive, and TCP may have no room for all of them before the program reads.
+        Step::Waits if cause.stays_here() && is_arriving(&mut guard, fd) => Visit::Left,
         Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
         Step::Stays | Step::Waits => {
             // Relatives continue to read: on TCP while the remaining bytes arrive there, or on the VI. A relay would

@@ -4,7 +4,7 @@ use super::harness::{
     ALL, At, CALL_NS, End, Engines, Epoll, NOW, Progress, WAIT, link, link_by, met,
     met_with_threads, pattern, until,
 };
-use crate::conn::Role;
+use crate::conn::{Phase, Role};
 use libc::{EPOLLIN, EPOLLOUT, POLLIN, POLLOUT};
 use sovia_sys::call;
 use std::sync::Barrier;
@@ -25,6 +25,24 @@ fn waiting<R: Send>(end: &End, waits: impl FnOnce() -> R + Send, acts: impl FnOn
         until(&[], || thread.is_finished().then_some(()));
         thread.join().unwrap()
     })
+}
+
+/// TCP has room for a part of the unread bytes only, and the program reads none while it makes the call.
+#[test]
+fn call_that_falls_back_does_not_wait_for_room_on_tcp() {
+    let [a, b] = &met_with_threads();
+    let sent = a.fill(0);
+    thread::scope(|scope| {
+        let call = scope.spawn(|| b.to_tcp());
+        until(&[], || call.is_finished().then_some(()));
+    });
+    let mut bytes = Vec::new();
+    until(&[a, b], || {
+        bytes.extend(b.drain(64 << 10).0);
+        (bytes.len() >= sent).then_some(())
+    });
+    assert!(bytes == pattern(0, sent), "{} bytes of {sent}", bytes.len());
+    until(&[a, b], || (b.phase() == Phase::Plain).then_some(()));
 }
 
 /// Whether the kernel has the thread of that number sleep.

@@ -374,9 +374,11 @@ impl End {
         self.at().map_or(Rx::Tcp, |at| at.conn.rx())
     }
 
-    /// Takes the connection back to TCP, and returns once it is there.
+    /// Makes a call that Sovia does not carry: it takes the connection back to TCP.
     pub(crate) fn to_tcp(&self) {
-        self.run(|| native::to_tcp(self.fd()));
+        if let Some(at) = self.at() {
+            self.run(|| fallback::now(self.fd(), at, Cause::Call));
+        }
     }
 
     /// Begins to take the connection back to TCP. Rounds and calls of both ends go on with that.
