@@ -1,13 +1,13 @@
-//! Queries to the host's agent for the other end of a connection. A process sends a query if the kernel cannot tell
-//! it which process holds the other end. That process may be in another network namespace, or one of the two may be
-//! in a sandbox.
+//! Queries to the host's agent for the process that holds the other end of a connection. A process sends a query if
+//! the kernel cannot report the holder. The holder may be in another network namespace, or one of the two processes
+//! may be in a sandbox.
 //!
-//! The agent answers with one end of a socket to the process that holds the other end. Before that, the agent has the
-//! kernel prove that the two processes hold the ends of *one* connection. On that socket the two processes continue
-//! the rendezvous as peers by rule.
+//! The agent answers with a socket that is connected to the holder. Before that, the agent has the kernel prove
+//! that the two processes hold the ends of *one* connection. On the socket, the two processes continue the
+//! rendezvous as peers by rule.
 //!
 //! Without an agent, or if the agent does not run as root, the connection stays on TCP. A restarted agent is found
-//! again. Segments that two processes already share do not need the agent.
+//! again. Connections that are already accelerated do not need the agent.
 
 use crate::conn::Role;
 use crate::message::Link;
@@ -24,7 +24,8 @@ const RETRY_NS: u64 = 5_000_000;
 /// This process's connection to the agent.
 pub(super) struct Agent {
     packets: Option<Packets>,
-    /// Queries by number, each with its result until the result is taken.
+    /// Queries that are under way, by number. The socket is the agent's answer, until this process takes the
+    /// socket.
     sought: BTreeMap<u64, Option<Datagram>>,
     next: u64,
     /// Time of the last attempt to reach the agent.
@@ -33,7 +34,7 @@ pub(super) struct Agent {
 
 /// Result of [`Agent::seek`].
 pub(super) enum Search {
-    /// The agent has the query with this number.
+    /// The query has been sent, and has this number.
     Begun(u64),
     /// The agent cannot be reached now.
     Later,
@@ -76,7 +77,7 @@ impl Agent {
         }
     }
 
-    /// Returns true if a query is still under way.
+    /// Returns true if the query with this number is still under way.
     pub(super) fn seeks(&self, id: u64) -> bool {
         self.sought.contains_key(&id)
     }
@@ -94,8 +95,8 @@ impl Agent {
             && let Some(packets) = &self.packets
             && packets.send(&Said { id, what: What::Forget }.encode(), &[]).is_err()
         {
-            // The agent did not receive the cancellation and would go on searching. Closing the connection cancels
-            // all queries.
+            // The agent did not receive the cancellation and would go on searching. Closing the connection to the
+            // agent cancels all queries.
             self.clear();
         }
     }
@@ -106,7 +107,7 @@ impl Agent {
             match packets.receive(&mut buffer) {
                 Ok(received) if received.len == SAID => self.take(&buffer[..SAID], received),
                 Err(Errno::EAGAIN) => return,
-                // The agent has ended, or has another version.
+                // The agent has ended, or its version differs from this library's.
                 _ => self.clear(),
             }
         }
@@ -114,7 +115,7 @@ impl Agent {
 
     fn take(&mut self, bytes: &[u8], received: Received) {
         let Some(Said { id, what: What::Found }) = Said::decode(bytes) else { return self.clear() };
-        // The answer may be to a query that was cancelled.
+        // Ignore an answer to a query that was cancelled.
         let Some(sought) = self.sought.get_mut(&id) else { return };
         let end =
             <[Fd; 1]>::try_from(received.fds).ok().and_then(|[end]| Datagram::of_pair(end).ok());

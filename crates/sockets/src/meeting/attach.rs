@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
-/// Acceptor: finds the request for this connection, and checks with the kernel that the peer's user holds the other
-/// end.
+/// Finds the request for this connection, as the acceptor. Checks with the kernel that the requesting peer's user
+/// holds the other end.
 pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
@@ -34,7 +34,7 @@ pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
     found
 }
 
-/// Acceptor: finds the request for this connection from the process that the agent introduced.
+/// Finds the request for this connection from `process`, which the agent introduced. Called by the acceptor.
 pub(super) fn find_request_of(
     process: Process,
     other_user: u32,
@@ -58,7 +58,7 @@ pub(super) fn find_request_of(
     found
 }
 
-/// Returns true if a peer has an unanswered request for which `may_be` returns true.
+/// Returns true if any peer has an unanswered request for a link for which `may_be` returns true.
 pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     let mut found = false;
     pair::each(|_, pair| {
@@ -74,7 +74,7 @@ pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
 /// Result of an attempt to give a connection its VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attached {
-    /// The connection is unchanged.
+    /// The connection got no VI.
     No,
     /// The connection has its VI.
     Yes,
@@ -95,7 +95,7 @@ pub(super) fn attach_as_acceptor(fd: i32, at: Ref, pinned: &Pinned, request: Pen
     attached
 }
 
-/// State of the request when this end takes its VI.
+/// State of the request when this end gives the connection its VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// This end has accepted the request, or has seen that the other end has accepted it.
@@ -104,13 +104,13 @@ pub(super) enum Request {
     Made,
 }
 
-/// Connector: gives a connection its VI together with the request, and grants the VI to the other end. See
+/// Gives a connection its VI together with the request, as the connector, and grants the VI to the acceptor. See
 /// [`stream::unanswered`].
 pub(super) fn attach_with_request(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     give(fd, at, index, vi, Request::Made)
 }
 
-/// Gives a connection its VI. From then on the connection's calls go through [`crate::stream`].
+/// Gives a connection its VI. From then on, calls on the connection go through [`crate::stream`].
 pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     if !table::is_socket_of(fd, at.conn) {
         return Attached::No;
@@ -122,24 +122,26 @@ fn give(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     if can_have_vi(fd, at) { occupy(fd, at, index, vi, request) } else { Attached::No }
 }
 
-/// Returns true if the connection can continue on a VI. Starts the threads that this needs.
+/// Returns true if the connection can continue on a VI. Starts the threads that a VI needs.
 ///
-/// Not inlined, like [`occupy`]: starting threads takes some of the program's stack, which is free again before
+/// Not inlined, like [`occupy`]: a thread's start needs some of the program's stack, which is free again before
 /// [`occupy`] runs.
 #[inline(never)]
 fn can_have_vi(fd: i32, at: Ref) -> bool {
     if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
-        // The peer has closed its end, or a system call that bypassed libc has shut down one side.
+        // The peer has closed its end, or a system call that bypassed libc has shut down one direction.
         super::ended(at, 0);
         give_up(at, Reason::HalfClosed);
         return false;
     }
-    // [`occupy`] reads the options again under the lock, if the VI applies them.
+    // This is only an early check. Under the connection's lock, [`occupy`] again reads the options that a VI
+    // applies.
     if !is_fresh(at.conn) && !options::allow_vi(fd) {
         give_up(at, Reason::RetreatCall);
         return false;
     }
-    // The progress thread reports the end of the kernel socket. Without this thread the connection stays on TCP.
+    // The progress thread reports when the kernel socket has been closed or reset. Without this thread the
+    // connection stays on TCP.
     let is_watched = kernel_sockets::start();
     if !is_watched && thread::is_refused() {
         give_up(at, Reason::NoThread);
@@ -160,7 +162,8 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     let handles = handler::ready(chosen.handling, index);
     {
         let locked = conn.lock();
-        // Another thread may have given up the connection, moved it back to TCP, or closed its last descriptor here.
+        // Another thread may have given up the connection, or moved the connection back to TCP. Or it may have
+        // closed this process's last descriptor of the connection.
         if conn.phase() != Phase::Candidate || !conn.is_here() || !pair.occupy(vi, at) {
             return Attached::No;
         }
@@ -170,13 +173,14 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         if !is_fresh(conn) {
             options::note_bounds(fd, conn);
         }
-        // SAFETY: `Pair::occupy` has counted this connection. A pair stays in the table and keeps its segment mapped
-        // while connections are counted, so until this process has left the VI.
+        // SAFETY: `Pair::occupy` has counted this connection. A pair stays in the table and keeps its segment
+        // mapped while a connection on it is counted. This connection is counted until this process has left the
+        // VI.
         let mut guard = unsafe { stream::begin(locked, &pair, vi, flow, chosen) };
         conn.set(flag::MET);
         if pair.is_nic() {
             conn.set(flag::REFLECTED);
-            // The peer grants its direction only after it knows that this end is on the VI.
+            // Notify the NIC, because the peer grants its direction only after it knows that this end is on the VI.
             stream::reflected::tell_nic(&guard);
         }
         if call::is_nonblocking(fd) {
@@ -201,7 +205,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         }
         if let Some(handles) = handles {
             stream::handled::begin(&mut guard, handles.ready_list, handles.flags);
-            // Handles messages that came before the peer knew which ready list to notify.
+            // Receive the messages that arrived before the peer knew which ready list to notify.
             stream::handled::handle(&mut guard);
         }
     }
@@ -210,7 +214,8 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         return Attached::GoesBack;
     }
     if refusal(fd, at).is_some() {
-        // A reason to stay on TCP has appeared since `permitted`.
+        // A reason to keep the connection on TCP has appeared since the call of `permitted`. Let the progress
+        // thread check all connections.
         kept::look_again();
     }
     if request == Request::Answered && conn.count_once() {

@@ -6,7 +6,7 @@ use crate::conn::Role;
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 
-/// Returns true if a connection must take a step towards its VI after `n` transfers.
+/// Returns true if a connection must take a step of its rendezvous after `n` transfers.
 pub(super) fn is_due(fd: i32, at: Ref, n: u32) -> bool {
     let approach = &at.conn.approach;
     if approach.history.load(Ordering::Acquire) == 0 {
@@ -21,9 +21,10 @@ pub(super) fn is_due(fd: i32, at: Ref, n: u32) -> bool {
     is_look_due(since) || approach.is_eager(n)
 }
 
-/// Returns true if an end checks `since` transfers after its first check. An end checks at each transfer at first,
-/// then less often, because a check takes one or two system calls. An end that sends and receives in turn calls this
-/// function only with odd numbers, or only with even ones. So the later checks are due at two numbers in a row.
+/// Returns true if an end must look for the other end `since` transfers after its first look. At first an end looks
+/// at each transfer, then less often, because a look takes one or two system calls. An end that sends and receives
+/// in turn calls this function only with odd numbers, or only with even ones. So the later looks are due at two
+/// consecutive numbers.
 fn is_look_due(since: u32) -> bool {
     match since {
         0..96 => true,

@@ -1,13 +1,14 @@
 //! Connection history: how long connections to an address last, and when a rendezvous pays.
 //!
-//! A rendezvous costs as much processor time as some transfers over TCP. It pays only for connections with enough
-//! transfers after it. The length of a new connection is unknown. Earlier connections to the same address, or from
-//! the same listener, give an estimate: their lengths are counted by size class. The plan is the number of transfers
-//! before the rendezvous with which those connections would have cost the least in total.
+//! A rendezvous costs processor time, so it pays only for connections with enough transfers afterwards. The number
+//! of transfers of a new connection, its length, is unknown. So the lengths of earlier connections to the same
+//! address, or from the same listener, are counted by size class. The *plan* is the number of transfers before a
+//! rendezvous. The plan is chosen so that the earlier connections would have cost the least in total.
 //!
-//! On a VI a transfer costs almost nothing if the waiting thread spins. If the thread sleeps, the kernel must wake it
-//! there as well, and the VI saves less than half. So the plan also depends on how often threads slept on such
-//! connections. One connection in [`TRIAL`] is planned as if no thread slept, to find out if the threads still sleep.
+//! On a VI a transfer costs almost nothing if the waiting thread spins. If the thread sleeps, the kernel must wake
+//! it, and the transfer costs almost half as much as over TCP. So the plan also depends on how often threads slept
+//! on earlier connections. One connection in [`TRIAL`] is planned as if no thread slept, to find out if threads
+//! still sleep.
 //!
 //! The counts lie in memory that forked processes share. So a server that forks a process for each connection learns
 //! from its children. The counts are only hints: wrong values cost time, but do no harm.
@@ -17,64 +18,66 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
-/// Number of places in each table. Addresses and listeners with equal hashes share a place.
+/// Number of entries, called places, in each table. Addresses and listeners with equal hashes share a place.
 const PLACES: usize = 256;
-/// Counts of all addresses.
+/// Counts of earlier connections, for all addresses and listeners.
 #[derive(Debug)]
 struct Histories {
-    /// Number of connections in each size class, one byte per class.
+    /// For each place: number of connections in each size class, one byte per class.
     lengths: [AtomicU64; PLACES],
-    /// Average of how often threads slept (low half), and number of connections decided (from bit [`DECIDED`]).
+    /// For each place: average number of sleeps per message (low half), and number of planned connections (from bit
+    /// [`DECIDED`]).
     sleeps: [AtomicU64; PLACES],
-    /// Plan computed last for each place; 0 if there is none.
+    /// For each place: the plan computed last, or 0.
     plans: [AtomicU64; PLACES],
-    /// Not 0 if the last first rendezvous was refused because the rules do not trust the other end's user.
+    /// For each place: not 0 if the most recent first rendezvous was refused, because the rules do not trust the
+    /// other end's user.
     refused: [AtomicU8; PLACES],
 }
 
 /// Number of transfers after which a connection begins a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Rendezvous with a process that already shares a segment.
+    /// For a rendezvous with a process that already shares a segment with this process.
     pub(super) known: u32,
-    /// Rendezvous with another process.
+    /// For a rendezvous with a process that shares no segment with this process yet.
     pub(super) unknown: u32,
 }
 
-/// Number of size classes. Each class has one byte of a place's word.
+/// Number of size classes. Each class has one byte of a word in `lengths`.
 const CLASSES: usize = 8;
-/// Length that is assumed for a connection of each class: transfers in both directions, at one end.
+/// Assumed length of a connection in each class. A length is the number of sends and receives at one end.
 const LENGTHS: [u32; CLASSES] = [2, 6, 10, 14, 24, 48, 96, 1000];
-/// Length of the longest connection of each class except the last.
+/// Maximum length of a connection in each class except the last.
 const LIMITS: [u32; CLASSES - 1] = [3, 7, 11, 16, 31, 63, 127];
-/// Number of connections remembered, approximately.
+/// Sum of a place's counts at which all its counts are halved. So about this many connections are remembered.
 const MEMORY: u32 = 48;
 /// Numbers of transfers after which a rendezvous may begin. Except for 0, each is one more than the limit of a class.
 const CHOICES: [u32; 8] = [0, 4, 8, 12, 17, 32, 64, 128];
 
-/// Value of the average in `sleeps` if all waits were sleeps.
+/// Value of the average in `sleeps` if the thread slept for every message.
 const ALWAYS: u64 = 256;
-/// Cost of a transfer on a VI with a sleeping thread, in 256ths of the cost of a transfer over TCP.
+/// Cost of a transfer on a VI if the waiting thread sleeps, in 256ths of the cost of a transfer over TCP.
 const SLEEPER: u64 = 112;
-/// Period of the decisions at a place. One connection of each period is planned as if no thread slept. One other
-/// connection computes a plan, and the rest use the stored plan.
+/// Number of planned connections in a period at a place. In each period, one connection is planned as if no thread
+/// slept. One other connection computes a plan, and the rest use the stored plan.
 const TRIAL: u64 = 16;
-/// Number of first connections that each compute a plan. Computing a plan takes a fifth of the instructions of a
-/// short connection.
+/// Number of connections at a place that each compute a plan, from the first connection on. Later connections
+/// mostly use the stored plan. Computing a plan takes a fifth of the instructions of a short connection.
 const PLANNED: u64 = 32;
-/// Position of the lowest bit of the counter of decided connections in a word of `sleeps`.
+/// Position, in a word of `sleeps`, of the lowest bit of the number of planned connections.
 const DECIDED: u32 = 32;
 
-/// Number of transfers after which an end looks for a process if the last rendezvous was refused. The search then
-/// costs less than 2 % of these transfers.
+/// Minimum number of transfers before a first rendezvous, if the most recent one at the same place was refused. If
+/// the next first rendezvous is refused as well, it costs less than 2 % as much as these transfers.
 const REFUSED: u32 = 256;
 
 /// Cost of a rendezvous at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
 enum Cost {
-    /// Rendezvous with a process that already shares a segment.
+    /// For a rendezvous with a process that already shares a segment with this process.
     Known = 14,
-    /// Rendezvous with another process.
+    /// For a rendezvous with a process that shares no segment with this process yet.
     Unknown = 80,
 }
 
@@ -85,12 +88,12 @@ pub enum Server {
     At(SocketAddr),
     /// The call accepts from the listener with this descriptor.
     Listener(i32),
-    /// The call has no information.
+    /// The call does not know the server's address or listener.
     Unknown,
 }
 
-/// Returns the place where connections with this server are counted. Returns `None` if only the kernel knows the
-/// server's address.
+/// Returns the place where connections with this server are counted. Returns `None` if the call that made the
+/// connection does not know the server's address.
 pub(crate) fn place_of(server: Server) -> Option<u32> {
     match server {
         Server::At(address) => Some(place(address)),
@@ -118,7 +121,8 @@ per_engine! {
     static HISTORIES: AtomicPtr<Histories> = AtomicPtr::new(core::ptr::null_mut());
 }
 
-/// Maps the counts unless they are mapped. Called before a family passes its first connection to a forked process.
+/// Maps memory for the counts, unless the memory is mapped already. Called before a family passes its first
+/// connection to a forked process.
 pub(crate) fn start() {
     if !HISTORIES.load(Ordering::Acquire).is_null() {
         return;
@@ -127,7 +131,7 @@ pub(crate) fn start() {
     let mine = mapping.base().cast();
     let null = core::ptr::null_mut();
     if HISTORIES.compare_exchange(null, mine, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        // The mapping lasts as long as the process.
+        // Skip the destructor, which would unmap the memory: the counts are used until the process ends.
         core::mem::forget(mapping);
     }
 }
@@ -138,9 +142,9 @@ fn histories() -> Option<&'static Histories> {
     unsafe { HISTORIES.load(Ordering::Acquire).as_ref() }
 }
 
-// The functions below do not lock: a count of another thread may be lost. The counts are only hints.
+// The functions below take no lock, so a count may be lost if two threads write at once. The counts are only hints.
 
-/// Counts an ended connection with this number of transfers at this end.
+/// Counts an ended connection. `transfers` is the number of transfers at this end of the connection.
 pub(super) fn learn(place: u32, transfers: u32) {
     if let Some(histories) = histories() {
         let word = &histories.lengths[place as usize % PLACES];
@@ -166,7 +170,7 @@ pub(super) fn learn_refusal(place: u32, is_refused: bool) {
     }
 }
 
-/// Returns the number of transfers before which a connection of this place does not look for another process.
+/// Returns the minimum number of transfers before a connection at this place begins a first rendezvous.
 pub(super) fn least_unknown(place: u32) -> u32 {
     let is_refused = |histories: &Histories| {
         histories.refused[place as usize % PLACES].load(Ordering::Relaxed) != 0
@@ -174,7 +178,7 @@ pub(super) fn least_unknown(place: u32) -> u32 {
     if histories().is_some_and(is_refused) { REFUSED } else { 0 }
 }
 
-/// Returns the plan for the next connection, or `None` if no such connection has been counted.
+/// Returns the plan for the next connection at this place, or `None` if no connection has been counted there.
 pub(super) fn plan(place: u32) -> Option<Plan> {
     let histories = histories()?;
     let place = place as usize % PLACES;
@@ -209,14 +213,16 @@ impl Plan {
     }
 }
 
-/// Returns the plan with which connections of those lengths would have cost the least.
+/// Returns the plan with which the connections counted in `lengths` would have cost the least. `sleeps` is the
+/// number of waits, out of [`ALWAYS`], in which the thread sleeps.
 fn planned(lengths: u64, sleeps: u64) -> Option<Plan> {
     let known = cheapest(lengths, Cost::Known as u32, sleeps)?;
     let unknown = cheapest(lengths, Cost::Unknown as u32, sleeps)?.max(known);
     Some(Plan { known, unknown })
 }
 
-/// Updates the moving average of sleeps. Each connection counts half as much as the next one.
+/// Returns `word` with the sleeps of one more connection in its moving average. Each connection weighs half as much
+/// as the next one.
 fn with_sleeps(word: u64, sleeps: u64, messages: u64) -> u64 {
     let share = ALWAYS * sleeps.min(messages) / messages.max(1);
     let before = word & (2 * ALWAYS - 1);
@@ -225,17 +231,18 @@ fn with_sleeps(word: u64, sleeps: u64, messages: u64) -> u64 {
 
 fn with_one_more(word: u64, transfers: u32) -> u64 {
     let class = LIMITS.iter().position(|&limit| transfers <= limit).unwrap_or(CLASSES - 1);
-    // Sum of all eight bytes at once: first the sums of adjacent bytes, then the sum of those sums.
+    // Add all eight bytes of `word`: first the sums of adjacent bytes, then the sum of those sums.
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
     let pairs = (word & EVEN) + (word >> 8 & EVEN);
     let sum = pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48;
     let word = if sum >= u64::from(MEMORY) { word >> 1 & 0x7f7f_7f7f_7f7f_7f7f } else { word };
-    // No byte overflows: each count is less than MEMORY, the limit of their sum.
+    // No byte overflows, because the sum of all bytes is at most [`MEMORY`].
     word + (1 << (8 * class))
 }
 
-/// Returns the number of transfers before the rendezvous that costs the least for the lengths in `word`. `meeting` is
-/// the cost of a rendezvous. `sleeps` is the number of waits, out of [`ALWAYS`], in which the thread sleeps.
+/// Returns the best number of transfers before a rendezvous: the number with the lowest total cost for the lengths
+/// counted in `word`. `meeting` is the cost of a rendezvous. `sleeps` is the number of waits, out of [`ALWAYS`], in
+/// which the thread sleeps.
 fn cheapest(word: u64, meeting: u32, sleeps: u64) -> Option<u32> {
     let counts = word.to_le_bytes();
     let total = |after: u32| {
@@ -271,7 +278,7 @@ mod tests {
         assert_eq!(cheapest(30, &[10; 9]), 0);
         assert_eq!(cheapest(60, &[10; 9]), 0);
         assert_eq!(cheapest(1000, &[10; 9]), 0);
-        // A few connections are enough to show that the threads spin again.
+        // After three connections whose threads did not sleep, a rendezvous at once pays again.
         assert_eq!(cheapest(14, &[10, 10, 10, 0, 0, 0]), 0);
     }
 
@@ -284,12 +291,13 @@ mod tests {
     fn stored_plans_follow_the_lengths_within_the_connections_of_a_trial() {
         start();
         const PLACE: u32 = 201;
-        // The first connections compute plans of their own.
+        // Each of the first connections computes its own plan. Without counted connections there is no plan.
         (0..PLANNED).for_each(|_| assert_eq!(plan(PLACE), None));
         for transfers in [4, 10_000, 4] {
             (0..100).for_each(|_| learn(PLACE, transfers));
             (0..TRIAL).for_each(|_| _ = plan(PLACE));
-            // The trial's connection gets the same plan, because no thread sleeps here.
+            // The connection that is planned as if no thread slept gets the same plan, because no thread sleeps in
+            // this test.
             let is_late = |plan: Option<Plan>| plan.is_some_and(|plan| plan.known >= 4);
             assert!(
                 (0..TRIAL).all(|_| is_late(plan(PLACE)) == (transfers == 4)),
@@ -336,7 +344,8 @@ mod tests {
         }
     }
 
-    /// A server that forks a process for each connection needs a segment for each connection.
+    /// If a server forks a process for each connection, each connection needs a new segment and so a first
+    /// rendezvous.
     #[test]
     fn a_segment_for_each_connection_pays_for_long_ones_alone() {
         for length in [20, 31, 40, 63] {

@@ -1,6 +1,6 @@
-//! Rendezvous with a process that already shares a segment. Such a rendezvous needs neither a message nor the lock of
-//! first rendezvous. If similar connections had many transfers, the rendezvous begins before the connection's first
-//! byte.
+//! Rendezvous with a process that already shares a segment with this process. Such a rendezvous needs no message,
+//! and not the lock that guards first rendezvous. If earlier connections to the same address had many transfers,
+//! the rendezvous begins before the connection's first byte.
 //!
 //! Before a send, the connector puts a request into the segment's table. When the acceptor's receive returns, the
 //! acceptor finds the request, asks the kernel if the requesting process holds the other end, and accepts. The
@@ -22,24 +22,24 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
-/// Number of transfers before a rendezvous if no similar connection has been counted.
+/// Number of transfers before a rendezvous if no connection to the same address has been counted.
 const FIRST: u32 = 3;
 /// Number of transfers after which a connector withdraws an unanswered request: another process probably holds the
 /// other end.
 const PATIENCE: u8 = 8;
-/// Value of `history` if this connection is not counted.
+/// Value of `approach.history` for a connection that is not counted in the connection history.
 const NO_HISTORY: u32 = u32::MAX;
 
-/// Result of a step.
+/// Result of a step of a rendezvous with a known process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// The connection has its VI, or there is nothing more to do now.
     Done(Attached),
-    /// No known process could hold the other end.
+    /// No process that shares a segment with this process could hold the other end.
     Unknown,
 }
 
-/// Decides when a connection begins its rendezvous.
+/// Decides after how many transfers a connection begins its rendezvous, and stores the numbers in the connection.
 #[cold]
 pub(super) fn prepare(fd: i32, at: Ref) {
     let approach = &at.conn.approach;
@@ -58,30 +58,33 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     approach.history.store(place, Ordering::Release);
 }
 
-/// Returns true if a connector grants its VI together with the request, as `SOVIA_MEET=0` demands. The socket must be
-/// fresh: another process that has the socket would look for the answer on TCP in vain. The peer must have answered a
-/// request before: a process that a server forked for another connection rarely takes requests.
+/// Returns true if the connector grants the VI to the acceptor together with the request. `SOVIA_MEET=0` demands
+/// this. The socket must be fresh, so that no other process has the socket: another process would look for the
+/// answer on TCP in vain. The peer must have answered an earlier request. A process that a server forks for one
+/// connection rarely answers requests for other connections.
 fn grants(at: Ref, pair: u32) -> bool {
     config::meet_after() == Some(0)
         && at.conn.approach.fresh.load(Ordering::Acquire) != 0
         && pair::get(pair).is_some_and(|pair| pair.answers.load(Ordering::Relaxed))
 }
 
-/// Returns the place where connections like this one are counted.
+/// Returns the place in the connection history where connections to the same address, or from the same listener,
+/// are counted.
 fn counted_at(fd: i32, at: Ref) -> Option<u32> {
     let told = at.conn.approach.told.load(Ordering::Relaxed).checked_sub(1);
     told.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(history::place))
 }
 
-/// Counts a connection that has ended. `transfers` is the number of this end's transfers over TCP, and `messages` the
-/// number of messages on the VI in each direction.
+/// Counts a connection that has ended. `transfers` is the number of this end's transfers over TCP. `messages` is
+/// the number of messages on the VI in each direction.
 pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
     match at.conn.approach.history.load(Ordering::Acquire) {
         0 | NO_HISTORY => {}
         place => {
             let on_vi = u32::try_from(2 * messages).unwrap_or(u32::MAX);
             history::learn(place - 1, transfers.saturating_add(on_vi));
-            // One or two messages show nothing: the first often waits until a program has started.
+            // One or two messages do not show how often threads sleep, because the first message often waits until
+            // a program has started.
             if messages > 2 {
                 history::learn_sleeps(place - 1, at.conn.sleeps(), messages);
             }
@@ -89,7 +92,7 @@ pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
     }
 }
 
-/// Records that a first rendezvous was refused, or that it led to a VI.
+/// Records in the connection history if a first rendezvous was refused or led to a VI.
 pub(super) fn note_first(at: Ref, is_refused: bool) {
     match at.conn.approach.history.load(Ordering::Acquire) {
         0 | NO_HISTORY => {}
@@ -97,12 +100,14 @@ pub(super) fn note_first(at: Ref, is_refused: bool) {
     }
 }
 
-/// Connector: sends a request to the process that probably holds the other end, and checks for the answer.
+/// Takes the connector's step: requests a VI from the process that probably holds the other end, or checks for the
+/// answer.
 pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
     const WAIT: Step = Step::Done(Attached::No);
     let approach = &at.conn.approach;
     match approach.stage() {
-        // Search again if another connection has completed a segment since the last search.
+        // Do not repeat a search that found no process, unless another connection has completed a segment since
+        // then.
         Stage::InVain { segments } if segments == segments_now() => Step::Unknown,
         Stage::Idle | Stage::InVain { .. } => {
             let known_after = approach.known_after.load(Ordering::Relaxed);
@@ -111,7 +116,8 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 return WAIT;
             }
             let Some(link) = permitted(fd, at) else { return WAIT };
-            // Read the count before the search. A segment that is completed later leads to another search.
+            // Read the count before the search, so that a segment that is completed during the search leads to
+            // another search.
             let segments = segments_now();
             let may = |pair: &pair::Pair| may_be_on(pair, &link, Role::Connector);
             let requested = pair::request_at(link.acceptor, may, true, &link.encode());
@@ -146,7 +152,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                     if attached != Attached::No {
                         approach.reach(Stage::Idle);
                     } else if at.conn.phase() == Phase::Plain {
-                        // The other end has accepted, but this end cannot use the VI.
+                        // The other end has accepted the request, but this end cannot use the VI: leave the VI.
                         closed(at);
                     }
                     Step::Done(attached)
@@ -169,7 +175,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
     }
 }
 
-/// Returns the lowest seven bits of the number of segments completed so far.
+/// Returns the lowest seven bits of the number of pairs that have become complete so far.
 fn segments_now() -> u8 {
     pair::completed() as u8 & 0x7f
 }
@@ -178,13 +184,13 @@ fn in_vain() -> Stage {
     Stage::InVain { segments: segments_now() }
 }
 
-/// Returns true if a process may be requesting this connection. Makes no system call.
+/// Returns true if a known segment may hold a request for this connection. Makes no system call.
 pub(super) fn is_asked_for(at: Ref) -> bool {
     let known = at.conn.approach.link.load(Ordering::Relaxed);
     has_requests(|link| known == 0 || hash(link) == known)
 }
 
-/// Acceptor: takes the request for this connection, if there is one.
+/// Takes the acceptor's step: accepts the request for this connection, if there is one.
 pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
     if !is_asked_for(at) {
         return Step::Unknown;
@@ -197,13 +203,14 @@ pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
     }
 }
 
-/// Returns true while a connection has a request to a dead peer.
+/// Returns true if the connection has an unanswered request to a peer that has died.
 pub(super) fn has_asked_dead(at: Ref) -> bool {
     let Stage::Requested { pair, .. } = at.conn.approach.stage() else { return false };
     pair::get(pair).is_some_and(|pair| !pair.peer_is_there())
 }
 
-/// Withdraws the request of a connection that is closed, or whose peer has died.
+/// Withdraws the request of a connection that does not need the VI, because it is closed, stays on TCP or has lost
+/// its peer.
 pub(super) fn closed(at: Ref) {
     if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
         at.conn.approach.reach(Stage::Idle);
@@ -216,7 +223,7 @@ pub(super) fn closed(at: Ref) {
 /// Returns a hash of a connection's addresses, which is never 0.
 fn hash(link: &Link) -> u32 {
     let bytes = link.encode();
-    // The cookie is left out, because each end has its own.
+    // Leave out the socket's cookie, because the two ends have different cookies.
     bytes[..40].chunks_exact(8).fold(1u32, |hash, chunk| {
         let mut word = [0; 8];
         word.copy_from_slice(chunk);

@@ -1,33 +1,34 @@
 //! Rendezvous: the exchange by which the two ends of a connection find out that both run under Sovia on one host.
 //!
-//! A rendezvous costs as much as some transfers over TCP. So the lengths of earlier connections to the same address
-//! decide when a rendezvous begins (`history`).
+//! A rendezvous costs as much processor time as tens of transfers over TCP. So the module `history` decides when a
+//! rendezvous begins, from the lengths of earlier connections to the same address.
 //!
 //! If the two processes already share a segment (`known`), the connector puts a request with the connection's
-//! addresses into the segment's table. The acceptor looks into the table and takes the request. The only system calls
-//! are those that prove the other end's identity.
+//! addresses into the segment's table. The acceptor looks into the table and accepts the request. The only system
+//! calls are those that prove the other end's identity.
 //!
 //! Two processes that share no segment exchange messages first (`first`):
 //!
-//! 1. The connector binds an abstract datagram name made of the connection's addresses.
+//! 1. The connector binds an abstract name of a Unix datagram socket, made of the connection's addresses.
 //! 2. The acceptor sends Hello to that name. If no socket has the name, the connection stays on TCP.
-//! 3. The connector sends Ask: the acceptor must show that it could trace the connector.
+//! 3. The connector sends Ask: the acceptor must show that it could trace the connector (`ptrace`).
 //! 4. The acceptor sends Show with the proof, and demands the same proof from the connector (`trial`).
 //! 5. The connector sends Offer with the segment and the connector's doorbells.
-//! 6. The acceptor sends Accept with its own doorbells, and takes the request that it finds in the segment.
+//! 6. The acceptor sends Accept with its own doorbells, and accepts the request that it finds in the segment.
 //!
-//! If several processes hold the acceptor's end, one of them sends Stay, and the connector gives up.
+//! If several processes hold the acceptor's end, one of these processes sends Stay, and the connection stays on
+//! TCP.
 //!
-//! If the rules name a NIC in software, each end requests a VI from that NIC instead (`nic`). If the other end may be
-//! in another network namespace, both ends query the agent of the host (`agent`). The agent gives each end a socket,
-//! on which the two continue from the Hello.
+//! If the rules name a NIC in software, each end requests a VI from that NIC instead (`nic`). If the other end may
+//! be in another network namespace, both ends query the agent of the host (`agent`). The agent gives each end a
+//! socket, on which both processes continue from the Hello.
 //!
-//! Any process may bind any name, so no message is trusted by itself. Before an end sends a descriptor or switches,
-//! it asks the kernel about the socket at the other end of *this* connection. That socket's user id must equal the
-//! sender's user id, which the kernel attaches to the message. Its cookie must equal the cookie in the message. Two
-//! processes share memory only if each could trace the other, or if rules at both ends trust the other's user. The
-//! kernel decides which process can trace another. Descriptors go only to the address that a proven message came
-//! from. Messages that fail a check are dropped and counted.
+//! Any process may bind any name, so no message is trusted by itself. An end asks the kernel about the socket at
+//! the other end of *this* connection, before it sends a descriptor or uses a VI. That socket's user id must equal
+//! the sender's user id, which the kernel attaches to the message. The socket's cookie must equal the cookie in the
+//! message. Two processes share memory only if each could trace the other, or if rules at both ends trust the
+//! other's user. The kernel decides which process can trace another. Descriptors go only to the address that a
+//! proven message came from. Messages that fail a check are dropped and counted.
 
 mod agent;
 mod attach;
@@ -59,20 +60,22 @@ use sovia_control::{Junk, Reason};
 use sovia_signal::chain::is_in_handler;
 use sovia_sync::{Held, Local, RobustLock, rank};
 
-/// Number of transfers after which an end gives up because of a condition that only another process can change.
+/// Number of transfers for which this end waits if only another process can remove an obstacle, such as a shared
+/// descriptor.
 const PATIENCE: u32 = 4096;
-/// Maximum number of messages that one step takes off a socket, and of malformed datagrams before each message. The
-/// rest waits for the next step.
+/// Maximum number of messages that one step reads from a socket. Also the maximum number of malformed datagrams
+/// that are skipped before each message. Further datagrams wait for the next step.
 const DATAGRAMS: usize = 16;
 
 per_engine! {
-    /// Locks of the connections' steps: one thread at a time takes a step for a connection. Meanwhile other threads
-    /// and signal handlers send and receive over TCP.
+    /// Locks that let one thread at a time take a rendezvous step for a connection. Other threads skip the step,
+    /// and send and receive over TCP.
     static STEPS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];
 }
 
-/// Takes a step of the rendezvous if one is due. Called before a connection that is not yet accelerated sends.
-/// Returns true if the connection has a VI that it cannot keep: the caller must move the connection back to TCP.
+/// Takes a step of the connection's rendezvous if a step is due. Called before a connection that is not yet
+/// accelerated sends. Returns true if the connection has a VI that it cannot keep: the caller must move the
+/// connection back to TCP.
 #[inline]
 #[must_use]
 pub fn before_send(fd: i32, at: Ref) -> bool {
@@ -86,8 +89,8 @@ pub fn sent(at: Ref) {
     at.conn.transfers.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a receive of a connection that is not yet accelerated, and takes a step of the rendezvous if one is due.
-/// Returns true in the same case as [`before_send`].
+/// Counts a receive of a connection that is not yet accelerated, and takes a step of its rendezvous if a step is
+/// due. Returns true if the caller must move the connection back to TCP, like [`before_send`].
 #[inline]
 #[must_use]
 pub fn received(fd: i32, at: Ref) -> bool {
@@ -99,8 +102,8 @@ pub fn received(fd: i32, at: Ref) -> bool {
 #[cold]
 fn step(fd: i32, at: Ref, n: u32) -> bool {
     if is_in_handler() {
-        // A step may start threads, which calls the program's malloc. The signal handler may have interrupted malloc.
-        // The next call outside a handler takes the step.
+        // A step may start a thread, and so call the program's malloc. The signal handler may have interrupted
+        // malloc. So the next call outside a signal handler takes the step.
         return false;
     }
     if is_vain(at, n) {
@@ -115,8 +118,8 @@ fn step(fd: i32, at: Ref, n: u32) -> bool {
     attached == Attached::GoesBack
 }
 
-/// Returns true if a step would find nothing. Before an acceptor looks for other processes, it only looks for
-/// requests.
+/// Returns true if the connection's end is an acceptor, and a step would find no request. During the first
+/// `unknown_after` transfers, an acceptor only looks for requests in known segments.
 fn is_vain(at: Ref, n: u32) -> bool {
     at.conn.role() == Role::Acceptor
         && n < at.conn.approach.unknown_after.load(Ordering::Relaxed)
@@ -125,7 +128,7 @@ fn is_vain(at: Ref, n: u32) -> bool {
 }
 
 fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
-    // Another thread may have decided or closed the connection before this thread took the lock.
+    // Before this thread took the lock, another thread may have attached, given up or closed the connection.
     if at.conn.phase() != Phase::Candidate || !at.is_here() || process::is_changing() {
         return Attached::No;
     }
@@ -146,7 +149,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     };
     match known {
         known::Step::Done(attached) => {
-            // The connection may also have a first rendezvous under way.
+            // If a first rendezvous of this connection is also under way, end it.
             if attached != Attached::No {
                 MEETINGS_STATE.with(|meetings| meetings.over(at));
             } else if at.conn.phase() == Phase::Plain {
@@ -161,8 +164,8 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     }
 }
 
-/// Gives up an end that several processes hold. An acceptor notifies its connector, so that the connector stops
-/// asking.
+/// Keeps a connection on TCP, because several processes hold this end. An acceptor also sends Stay, so that the
+/// connector stops asking.
 #[cold]
 fn stay_shared(fd: i32, at: Ref) {
     if at.conn.role() == Role::Acceptor
@@ -179,13 +182,14 @@ fn give_up(at: Ref, reason: Reason) {
     }
 }
 
-/// Records the length of a connection when this process closes its last descriptor. `messages` is the number of
-/// messages sent on the VI. The number of messages received is assumed to be about equal.
+/// Records the length of a connection when this process closes the connection's last descriptor. `messages` is the
+/// number of messages sent on the VI. The number of messages received is assumed to be about equal.
 pub(crate) fn ended(at: Ref, messages: u64) {
     known::ended(at, at.conn.transfers.load(Ordering::Relaxed), messages);
 }
 
-/// Keeps a connection on TCP that is not yet accelerated. Called before the program shuts down one side.
+/// Keeps a connection on TCP for good, if the connection is not accelerated yet. Called before the program shuts
+/// down one direction.
 pub(crate) fn shut(at: Ref) {
     if at.conn.stay_plain() {
         withdraw(at);
@@ -194,12 +198,13 @@ pub(crate) fn shut(at: Ref) {
     }
 }
 
-/// Keeps every other thread of this process from taking a step in a connection's rendezvous, until dropped.
+/// Lock guard: while this object lives, no other thread of this process takes a step of the connection's
+/// rendezvous.
 pub(crate) struct Steps(#[expect(dead_code)] Held<'static, Local, { rank::STEP }>);
 
 impl Steps {
-    /// Takes the lock of a connection's steps. Returns `None` if a signal handler has interrupted a step of the
-    /// calling thread.
+    /// Takes the lock of a connection's rendezvous steps. Returns `None` if the calling thread already holds the
+    /// lock, because a signal handler has interrupted a step.
     pub(crate) fn hold(at: Ref) -> Option<Steps> {
         let lock = &STEPS[at.index as usize % STEPS.len()];
         (!lock.is_mine()).then(|| Steps(lock.guard()))
@@ -223,7 +228,8 @@ pub(crate) fn withdraw(at: Ref) {
     }
 }
 
-/// Withdraws requests to dead peers. Their connections may never take another step.
+/// Withdraws requests to dead peers. The connections with these requests may be idle, and then take no step that
+/// would withdraw the requests.
 pub(crate) fn withdraw_from_dead() {
     table::for_each_conn(|_, at| {
         if known::has_asked_dead(at)
@@ -241,7 +247,7 @@ fn junk(kind: Junk) {
 
 /// Ends every rendezvous of this process and withdraws all requests.
 pub(crate) fn leave_all() {
-    // Wait until steps that began before the change are over. Later steps do nothing.
+    // Wait until running steps are over. Later steps do nothing, because `process::is_changing` returns true.
     for lock in STEPS.iter() {
         lock.hold();
         lock.release();
@@ -254,13 +260,13 @@ pub(crate) fn leave_all() {
     MEETINGS_STATE.with(Meetings::leave_all);
 }
 
-/// Fork prepare: waits until no rendezvous is in the middle of a step.
+/// Called before fork: waits for running rendezvous steps, and blocks further steps until [`release`].
 pub(crate) fn hold() {
     STEPS.iter().for_each(RobustLock::hold);
     MEETINGS_STATE.hold();
 }
 
-/// After fork, in parent and child.
+/// Called after fork, in parent and child: releases what [`hold`] locked.
 pub(crate) fn release() {
     MEETINGS_STATE.release();
     STEPS.iter().for_each(RobustLock::release);

@@ -1,10 +1,10 @@
-//! Rendezvous by a NIC in software. If the rules name a NIC, each end requests a VI from its NIC. The NIC accepts
-//! once the other end's NIC has a request for the same connection.
+//! Rendezvous through a NIC in software. If the rules name a NIC, each end requests a VI from its NIC. The NIC
+//! accepts the request once the other end's NIC has a request for the same connection.
 //!
-//! A process introduces itself to a NIC once ([`Introduction`]). Process and NIC each show that they could trace the
-//! other, like two processes in a first rendezvous. Then the process sends a segment. In this segment the NIC is the
-//! peer, like another process of this host. If there is no NIC or if it does not answer, the connection stays on TCP
-//! and tries again later.
+//! A process introduces itself to a NIC once ([`Introduction`]). The process and the NIC each show that it could
+//! trace the other, like two processes in a first rendezvous. Then the process sends the NIC a segment. In this
+//! segment the NIC is the peer, like another process of this host. If the NIC does not run or does not answer, the
+//! connection stays on TCP and tries again later.
 
 use super::attach::{Attached, attach};
 use super::offer::{are_descriptors_of_a_peer, keep, own_descriptors};
@@ -23,13 +23,13 @@ use sovia_sys::{Fd, call, clock};
 use via_shm::Segment;
 use via_shm::request::Progress;
 
-/// Nanoseconds after which a process looks again for a NIC that it did not find.
+/// Nanoseconds after which a process looks again for a NIC that it could not reach.
 const RETRY_NS: u64 = 5_000_000;
 
-/// A NIC that the rules name, with this process's state towards it.
+/// A NIC that the rules name, and the state of this process's introduction to the NIC.
 struct Nic {
     name: &'static NicName,
-    /// Introduction under way, if any.
+    /// Introduction of this process to the NIC, while the introduction is under way.
     talk: Option<Talk>,
     /// Process of the NIC, once the NIC has answered.
     process: Option<Process>,
@@ -37,12 +37,13 @@ struct Nic {
     tried: u64,
 }
 
-/// An introduction that is under way.
+/// An introduction of this process to a NIC, which is under way.
 struct Talk {
     packets: Packets,
     /// Challenge that the NIC must read to show that it could trace this process.
     challenge: Challenge,
-    /// Segment that this process has sent, with its file's identity. Empty until the NIC has met the challenge.
+    /// Segment that this process has sent, with the identity of the segment's file. `None` until the NIC has met
+    /// the challenge.
     segment: Option<(Segment, (u64, u64))>,
 }
 
@@ -58,7 +59,7 @@ impl Nics {
         self.0.clear();
     }
 
-    /// Takes one step of a connection's rendezvous by a NIC.
+    /// Takes one step of a connection's rendezvous through the NIC with this name.
     pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
         let approach = &at.conn.approach;
         if let Stage::Requested { pair: index, vi, .. } = approach.stage() {
@@ -68,7 +69,7 @@ impl Nics {
             };
             return match pair.segment.progress(vi) {
                 Progress::Pending => {
-                    // Another NIC may have replaced this one.
+                    // If this NIC has ended, withdraw the request. Another NIC may have taken the name.
                     if !pair.peer_seems_there() && pair.withdraw(vi) {
                         approach.reach(Stage::Idle);
                     }
@@ -101,7 +102,7 @@ impl Nics {
             Some(Requested { pair, vi }) => {
                 approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
             }
-            // All VIs of the NIC's segments are in use, so another segment is needed.
+            // All VIs of the NIC's segments are in use, so a later step must send the NIC another segment.
             None => self.leave_behind(name),
         }
         Attached::No
@@ -138,7 +139,7 @@ impl Nics {
     }
 }
 
-/// Requests a VI from a NIC, in the first segment that has a free one.
+/// Requests a VI from a NIC, in the first of the NIC's segments that has a free VI. Notifies the NIC.
 fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
     let requested = pair::request_of_nic(nic, &link.of_role(role == Role::Connector))?;
     pair::get(requested.pair)?.tell_nic(requested.vi);
@@ -146,7 +147,7 @@ fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
 }
 
 impl Nic {
-    /// Sends this process's identity and the place of its challenge.
+    /// Begins the introduction: sends the NIC this process's identity and the place of its challenge.
     fn introduce(&mut self) {
         let now = clock::now_ns();
         if now.saturating_sub(self.tried) < RETRY_NS {
@@ -166,7 +167,7 @@ impl Nic {
         }
     }
 
-    /// Receives the NIC's next message and takes the next step.
+    /// Receives the NIC's next message and takes the next step of the introduction.
     fn hear(&mut self, mut talk: Talk) {
         let mut answer = [0; INTRODUCTION + 1];
         let received = match talk.packets.receive(&mut answer) {
@@ -179,7 +180,7 @@ impl Nic {
         };
         let said = Introduction::decode(&answer[..received.len.min(answer.len())]);
         let (Some(said), Ok((pid, uid))) = (said, talk.packets.peer()) else { return };
-        // Programs of other users may listen at this name.
+        // Check the sender, because a program of another user may listen at the NIC's name.
         if said.from.pid != pid || uid != call::geteuid() {
             return;
         }
@@ -190,7 +191,8 @@ impl Nic {
         }
     }
 
-    /// Sends a segment if this process could trace the NIC. The NIC has shown that it could trace this process.
+    /// Sends the NIC a segment, if this process could trace the NIC. Called after the NIC has shown that it could
+    /// trace this process.
     fn hand_over(&mut self, mut talk: Talk, pid: i32, place: i32) {
         let Some(shown) = trace::read_challenge(pid, place) else { return };
         let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors()) else {
@@ -206,7 +208,8 @@ impl Nic {
         }
     }
 
-    /// Adds the pair: the NIC's own descriptors have come, so the NIC has the segment.
+    /// Completes the introduction: adds the pair to the table. The message with the NIC's descriptors shows that
+    /// the NIC has the segment.
     fn complete(&mut self, segment: Segment, id: (u64, u64), nic: Process, mut received: Received) {
         if !are_descriptors_of_a_peer(&received.fds, None) {
             return;

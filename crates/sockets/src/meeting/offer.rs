@@ -1,4 +1,4 @@
-//! First rendezvous of two processes: the messages Hello, Ask, Show, Offer and Accept.
+//! Messages of a first rendezvous: Hello, Ask, Show, Offer and Accept.
 
 use super::first::Stage;
 use super::junk;
@@ -19,20 +19,21 @@ use via_shm::doorbell::is_doorbell;
 use via_shm::layout::DOORBELLS;
 use via_shm::segment::AttachError;
 
-/// Result of a message that a connector received at its rendezvous name.
+/// Result of handling a message that a connector has received at its rendezvous name.
 pub(super) enum Answer {
     /// The message has no effect.
     Ignored,
     /// This process has asked the acceptor to show that it could trace this process.
     Asked,
-    /// A request is in a segment that both processes have.
+    /// The connector has put a request into a segment that both processes have.
     Requested(Stage),
-    /// A request is in a segment that the acceptor does not have yet. The caller must offer the segment. The secret
-    /// is from the acceptor's challenge; all zero for a peer by rule.
+    /// The connector has put a request into a segment that the acceptor does not have yet, so the caller must offer
+    /// the segment. The [`Secret`] comes from the acceptor's challenge. For a peer by rule, all bytes of the secret
+    /// are zero.
     Offered(Stage, Secret),
 }
 
-/// Connector: answers a Hello or a Show.
+/// Answers a Hello or a Show, as the connector.
 ///
 /// # Errors
 /// Returns the reason why this process cannot offer a segment.
@@ -62,7 +63,7 @@ pub(super) fn answer(
     }
     let begins = message.step == Step::Hello || !trials.has(message.from);
     if begins && speaker.may_be_kin {
-        // The sender has no address to which an Ask could go, so its trial cannot begin.
+        // If the sender has no address, no Ask can be sent, and the sender's trial cannot begin.
         let Some(to) = received.sender else { return Ok(Answer::Ignored) };
         let place = trials.place_for(message.from).map_err(Refusal::Final)?;
         let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
@@ -73,7 +74,7 @@ pub(super) fn answer(
         Ok(secret) => (secret, None),
         Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.as_other_user())),
         Err(refused) => {
-            // This Ask has no challenge. From it the acceptor learns that the connector has refused it.
+            // An Ask without a challenge means that the connector has refused the acceptor.
             if let Some(to) = received.sender {
                 let ask = Message::new(Step::Ask, pair::me(), *link);
                 let _ = name.send_to(&to, &ask.encode(), &[]);
@@ -81,12 +82,13 @@ pub(super) fn answer(
             return Err(refused);
         }
     };
-    // Another connection to the same process may already have made a segment and offered it.
+    // Another connection to the same process may already have put a segment on offer. Then put the request into
+    // that segment.
     let stage = match request(false) {
         Some(stage) => Some(stage),
         None => {
-            // The agent vouches for one connection only. So a pair made by the agent has no server address, and other
-            // connections to that address do not use it.
+            // The agent vouches for one connection only. So a pair that the agent introduced has no server address,
+            // and other connections to the same address do not use the pair.
             let server = (proof == Proof::Kernel).then_some(link.acceptor);
             new_pair(message.from, other_user, server).map_err(Refusal::Final)?;
             request(false)
@@ -97,15 +99,15 @@ pub(super) fn answer(
 
 /// Refusal of a message whose sender holds the other end.
 pub(super) enum Refusal {
-    /// The connection stays on TCP.
+    /// The connection stays on TCP for good.
     Final(Reason),
-    /// The connection stays on TCP unless a better message arrives. Any process of the same user could have sent this
-    /// message.
+    /// The connection stays on TCP unless a later message is accepted. The refused message proves little, because
+    /// any process of the same user could have sent it.
     Doubt(Reason),
 }
 
-/// Checks that the sender could trace this process, and this process the sender. Returns the secret in the sender's
-/// challenge.
+/// Checks that the sender could trace this process, and that this process could trace the sender. Returns the
+/// secret in the sender's challenge.
 fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secret, Refusal> {
     let refused = Refusal::Doubt(Reason::NotTraceable);
     if !speaker.may_be_kin {
@@ -118,8 +120,8 @@ fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secre
     trace::read_challenge(message.from.pid, message.place).ok_or(refused)
 }
 
-/// Acceptor: answers an Ask. Shows the secret in the connector's challenge, and asks the connector to do the same.
-/// Returns true if the connector is now on trial.
+/// Answers an Ask, as the acceptor: sends the secret of the connector's challenge, and a challenge for the
+/// connector. Returns true if the connector is now on trial.
 ///
 /// # Errors
 /// Returns the reason why this process cannot show the secret.
@@ -134,7 +136,8 @@ pub(super) fn show(
     let Some(speaker) = speaker else { return Ok(false) };
     let challenge = || trace::read_challenge(message.from.pid, message.place);
     let Some(shown) = speaker.may_be_kin.then(challenge).flatten() else {
-        // An Ask without a place means that the connector has refused this process. Such an Ask gets no answer.
+        // An Ask with a negative place has no challenge: the connector has refused this process, and such an Ask
+        // gets no answer.
         if let (0.., Some(to)) = (message.place, received.sender) {
             let show = Message::new(Step::Show, pair::me(), *link);
             let _ = inbox.send_to(&to, &show.encode(), &[]);
@@ -152,7 +155,7 @@ pub(super) fn show(
     Ok(true)
 }
 
-/// Returns why a segment could not be made or mapped.
+/// Returns the reason why a segment could not be made or mapped, from the kernel's error.
 fn no_memory(error: Errno) -> Reason {
     if error == Errno::ENOMEM && call::soft_limit(libc::RLIMIT_AS).is_some() {
         Reason::AddressSpace
@@ -166,7 +169,8 @@ fn new_pair(
     other_user: Option<OtherUser>,
     server: Option<SocketAddr>,
 ) -> Result<(), Reason> {
-    // Each pair on offer will still receive its peer's descriptors.
+    // Count the descriptors that will arrive: this pair and each other pair on offer will receive [`OWN`]
+    // descriptors from its peer.
     let mut expected = OWN;
     pair::each(|_, pair| expected += if pair.is_on_offer() { OWN } else { 0 });
     if !table::has_room_for(expected + 1) {
@@ -181,8 +185,8 @@ fn new_pair(
     Ok(())
 }
 
-/// Connector: sends the segment and this process's doorbells to the sender of `to`. A pair may be offered again: an
-/// earlier offer may have arrived after its connection had ended.
+/// Sends an Offer, as the connector. The segment and this process's doorbells go to the sender of the message `to`.
+/// The same pair may be offered again, because an earlier offer may have arrived after its connection had ended.
 pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: &Received) {
     let Some(own) = descriptors_for(pair) else { return };
     let sent = pair.file.with(|file| {
@@ -193,7 +197,8 @@ pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: 
         name.answer(to.sender, &offer.encode(), &fds).is_ok()
     });
     if sent {
-        // The answer comes to the name that sent the offer, perhaps after the connection has ended.
+        // Keep the name open, because the answer comes to the name that sent the offer, perhaps after the
+        // connection has ended.
         pair.with_offers(|names| {
             names.retain(|(link, _)| !link.same_connection(&offer.link));
             if names.len() >= NAMES {
@@ -204,10 +209,10 @@ pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: 
     }
 }
 
-/// Maximum number of names from which a pair is offered. A peer that answers none of them is not worth waiting for.
+/// Maximum number of names from which a pair is offered. For one more name, the oldest name is closed.
 const NAMES: usize = 128;
 
-/// Acceptor: takes an Offer for one of this process's connections.
+/// Handles an Offer for one of this process's connections, as the acceptor.
 ///
 /// # Errors
 /// Returns the reason why this process cannot use the segment.
@@ -229,7 +234,8 @@ pub(super) fn take_offer(
     if !is_kin && !speaker.is_trusted {
         junk(Junk::Unproven);
         if speaker.may_be_kin && !trials.has(message.from) {
-            // The trial ended with another rendezvous. The connector asks again.
+            // The connector's trial has ended together with another connection's rendezvous. The connector sends
+            // Ask again.
             return Ok(());
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
@@ -252,7 +258,8 @@ pub(super) fn take_offer(
     let Ok(id) = call::file_id(received.fds[0].raw()) else { return dropped(Junk::Seal) };
     let is_its = |pair: &Pair| pair.peer == message.from && speaker.may_have(pair);
     let pair = match pair::offered(is_its, id) {
-        // The answer to an earlier offer was lost, or this offer is for another connection.
+        // This process has the segment already. The answer to an earlier offer was lost, or the earlier offer was
+        // for another connection.
         Some(pair) => pair,
         None => {
             let segment = match Segment::attach(&received.fds[0]) {
@@ -268,12 +275,13 @@ pub(super) fn take_offer(
             added.ok_or(Refusal::Final(Reason::TableFull))?
         }
     };
-    // Answer only after the pair is in the table: from now on the peer assumes that this process has the segment.
+    // Answer only after the pair is in the table: after the answer, the peer assumes that this process has the
+    // segment.
     let own = descriptors_for(&pair).ok_or(Refusal::Final(Reason::NoDescriptors))?;
     let accept = Message::new(Step::Accept, pair::me(), *link).encode();
     let is_answered = inbox.answer(received.sender, &accept, &own).is_ok();
     if !pair.has_doors() {
-        // Keep the notices even if the answer failed: they report the death of the peer's last process.
+        // Keep the descriptors that report the peer's death, even if the answer could not be sent.
         let doors = keep_notices(&pair, theirs);
         if is_answered && let Some(doors) = doors {
             pair.keep_doors(doors);
@@ -286,12 +294,13 @@ pub(super) fn take_offer(
 /// Number of descriptors that a rendezvous needs: those from the peer, the segment, a name and a challenge.
 pub(super) const NEEDED: usize = OWN + 3;
 
-/// Number of descriptors that a process sends to its peer. First come the doorbells, or ends of notification sockets
-/// for a peer by rule. Then come the two that report the process's death.
+/// Number of descriptors that a process sends to its peer. First come the doorbells, or ends of notification
+/// sockets for a peer by rule. Then come the two descriptors that report the death of the process and of its
+/// family.
 const OWN: usize = DOORBELLS + peers::NOTICES;
 const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX && bells::HANDED + 1 == OWN);
 
-/// Returns this process's descriptors for a peer that could trace this process and that this process could trace.
+/// Returns the descriptors that this process sends to a peer, if each of the two processes could trace the other.
 pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     let mut all = [0; OWN];
     all[..DOORBELLS].copy_from_slice(&pair::doors()?);
@@ -299,7 +308,7 @@ pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     Some(all)
 }
 
-/// Returns this process's descriptors for the peer of a pair.
+/// Returns the descriptors that this process sends to the peer of `pair`.
 fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
     if pair.other_user.is_none() {
         return own_descriptors();
@@ -312,7 +321,8 @@ fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
     Some(all)
 }
 
-/// Returns true if received descriptors have the types that a peer must send. No such descriptor can block its user.
+/// Returns true if received descriptors have the types that a peer must send. Calls on descriptors of these types
+/// cannot block. `other_user` is the user of a peer by rule.
 pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], other_user: Option<u32>) -> bool {
     if fds.len() != OWN {
         return false;
@@ -326,7 +336,7 @@ pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], other_user: Option<u32>) -> 
         }
 }
 
-/// Keeps a peer's descriptors. The doorbells come last, because a pair with doorbells counts as complete.
+/// Stores a peer's descriptors. The doorbells are stored last, because a pair with doorbells counts as complete.
 pub(super) fn keep(pair: &Pair, fds: Vec<Fd>) {
     if let Some(doors) = keep_notices(pair, fds) {
         pair.keep_doors(doors);
@@ -335,13 +345,15 @@ pub(super) fn keep(pair: &Pair, fds: Vec<Fd>) {
     }
 }
 
-/// Keeps the descriptors that report a peer's death. Returns the doorbells, which came in the same message.
+/// Stores the descriptors that report a peer's death. Returns the other descriptors in `fds`, which are the peer's
+/// doorbells.
 fn keep_notices(pair: &Pair, mut fds: Vec<Fd>) -> Option<Vec<Fd>> {
     let notices = fds.split_off(DOORBELLS);
     peers::keep(pair.peer, notices).then_some(fds)
 }
 
-/// Connector: receives the Accept with the peer's doorbells. The peer sends it before it accepts the request.
+/// Receives the Accept with the peer's doorbells, as the connector. The peer sends Accept before it accepts the
+/// request in the segment.
 pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
     pair.with_offers(|names| {
@@ -354,7 +366,8 @@ pub(super) fn hear_accept(index: u32) {
     settle(&pair);
 }
 
-/// Closes the names and the segment's file of a pair that has its doorbells: the pair needs no more offers.
+/// Closes the names and the segment's file of a pair once the pair has the peer's doorbells. Such a pair needs no
+/// more offers.
 pub(super) fn settle(pair: &Pair) {
     if pair.has_doors() {
         pair.is_equipped();
@@ -363,7 +376,8 @@ pub(super) fn settle(pair: &Pair) {
     }
 }
 
-/// Connector: takes a message from a name that sent an offer of this pair, if the message is the peer's Accept.
+/// Takes the peer's Accept, as the connector. `message` came to a name from which this pair was offered. Drops any
+/// other message.
 pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received) {
     let from_peer = message.step == Step::Accept
         && message.from == pair.peer
@@ -382,8 +396,8 @@ pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received
     keep(pair, received.fds);
 }
 
-/// Returns the rendezvous name from which an unanswered offer for this connection was sent, so that the caller can
-/// offer from it again.
+/// Returns the rendezvous name from which an unanswered offer for this connection was sent. The caller can offer
+/// the pair from this name again.
 pub(super) fn name_of(index: u32, link: &Link) -> Option<Arc<Datagram>> {
     pair::get(index)?.with_offers(|names| {
         let name = names.iter().find(|(of, _)| of.same_connection(link));

@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering;
 use sovia_control::{End, NicName, Reason};
 use sovia_sys::{call, trace};
 
-/// Returns a connection's addresses and its own cookie if the connection may be accelerated. Otherwise the connection
-/// stays on TCP, for now or for good.
+/// Returns a connection's addresses and its socket's cookie, if the connection may be accelerated. If not, the
+/// connection stays on TCP, for now or for good.
 pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     if !table::is_socket_of(fd, at.conn) {
         give_up(at, Reason::Replaced);
@@ -45,7 +45,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     }
     kept::look_at_switch();
     if let Some(reason) = kept::refusal(end, local, peer) {
-        // This reason may be gone at a later step.
+        // Do not give up the connection, because the reason may be gone at a later step.
         at.conn.keep_for(Some(reason));
         return None;
     }
@@ -66,7 +66,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     Some(Link { connector, acceptor, cookie })
 }
 
-/// Returns the reason if a connection may not be accelerated now.
+/// Returns the reason why a connection must stay on TCP for now, if there is such a reason.
 pub(crate) fn refusal(fd: i32, at: Ref) -> Option<Reason> {
     if !kept::may_refuse() {
         return None;
@@ -86,7 +86,7 @@ pub(super) fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
     Some(name)
 }
 
-/// Returns the end of the connection that this process has.
+/// Returns which end of the connection this process has: connector or acceptor.
 fn end_of(at: Ref) -> End {
     match at.conn.role() {
         Role::Connector => End::Connector,

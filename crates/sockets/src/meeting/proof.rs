@@ -11,7 +11,7 @@ use sovia_control::{End, Junk};
 use sovia_sys::datagram::{Datagram, Name, Received};
 use sovia_sys::{Errno, call, diag, trace};
 
-/// Receives the next well-formed message. Counts and drops other messages.
+/// Receives the next well-formed message from `socket`. Counts and drops malformed messages.
 pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
     if closer::is_busy() {
         return None;
@@ -33,22 +33,22 @@ pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
     None
 }
 
-/// Source of the proof that a sender holds the other end of a connection.
+/// Source of the proof that a message's sender holds the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// This process asks the kernel.
+    /// This process asks the kernel for the owner of the other end.
     Kernel,
     /// The agent supplied the socket on which the message came.
     Agent,
 }
 
-/// The sender of a message, as far as the kernel identifies it.
+/// The sender of a message, as far as the kernel identifies the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Speaker {
     /// The sender's user id.
     pub(super) uid: u32,
-    /// Set if the sender has this process's user, and the process id that the message names. The two may be able to
-    /// trace each other.
+    /// Set if the sender has this process's user, and the process id that the message names. Then the sender and
+    /// this process may be able to trace each other.
     pub(super) may_be_kin: bool,
     /// Set if the rules trust the sender's user: the two processes may share memory as peers by rule.
     pub(super) is_trusted: bool,
@@ -65,14 +65,14 @@ impl Speaker {
         }
     }
 
-    /// Returns the sender as a peer by rule.
+    /// Returns the sender's identity as a peer by rule.
     pub(super) fn as_other_user(&self) -> OtherUser {
         OtherUser { uid: self.uid, is_far: self.is_far }
     }
 }
 
-/// Identifies the sender of a message. Returns `None` if that user does not hold the other end of `link`, or if the
-/// two processes may not share memory.
+/// Identifies the sender of a message. Returns `None` if the sender's user does not hold the other end of `link`,
+/// or if the two processes may not share memory.
 pub(super) fn speaker(
     link: &Link,
     role: Role,
@@ -90,8 +90,8 @@ pub(super) fn speaker(
     };
     let is_far = proof == Proof::Agent;
     let may_be_kin = !is_far && uid == call::geteuid() && pid == message.from.pid;
-    // This user namespace has no number for the sender's user. So the kernel reports one id for several users, and a
-    // rule for a number cannot match.
+    // If this user namespace has no number for the sender's user, the kernel reports an id that several users
+    // share. A rule for a user's number must not match this shared id.
     let is_trusted = match trace::is_ambiguous(uid) {
         true => is_far && trusts(link, role, None),
         false => trusts(link, role, Some(uid)),
@@ -151,10 +151,11 @@ pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
     diag::tcp_owner(local, peer)
 }
 
-/// Returns true if a process holds the other end of a connection, or if the kernel does not report it.
+/// Returns true if a process holds the other end of a connection, or if the kernel cannot report the holder.
 pub(crate) fn peer_is_held(conn: &Conn, fd: i32) -> bool {
     if pair::get(conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.is_far()) {
-        // The kernel cannot report a socket of another network namespace, or it reports nothing to this process.
+        // The kernel does not report sockets of another network namespace, and may report no socket to a process in
+        // a sandbox.
         return true;
     }
     let Some((local, peer)) = addresses(fd) else { return true };
@@ -171,7 +172,7 @@ pub(crate) fn addresses(fd: i32) -> Option<(SocketAddr, SocketAddr)> {
         Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
     };
     let (local, peer): (SocketAddr, SocketAddr) = (name(false)?, name(true)?);
-    // A link-local address has no meaning without its interface.
+    // A link-local address is ambiguous without its interface, so return `None`.
     let scoped = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
     (!scoped(local.ip())).then_some((local, peer))
 }

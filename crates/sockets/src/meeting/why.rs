@@ -7,19 +7,19 @@ use crate::stats;
 use sovia_control::Reason;
 use sovia_sys::{Errno, call, diag};
 
-/// Returns the user of this end if it is not this process's user. For an end that is closed or not yet accepted, the
-/// kernel may report root.
+/// Returns the user of the end that `owner` describes, if this user differs from this process's user. Ignores root
+/// if no process holds the end: for an end that is closed or not yet accepted, the kernel may report root.
 fn other_owner(owner: &diag::Owner) -> Option<u32> {
     let is_told = owner.is_held || owner.uid != 0;
     Some(owner.uid).filter(|&uid| is_told && uid != call::geteuid())
 }
 
-/// Returns the user of the other end if it is not this process's user.
+/// Returns the user of the other end of `link`, if this user differs from this process's user.
 pub(super) fn user_of_other_end(link: &Link, role: Role) -> Option<u32> {
     owner(link, role.other()).ok().and_then(|owner| other_owner(&owner))
 }
 
-/// Records that the other end belongs to user `uid`.
+/// Records that the other end belongs to user `uid`, and returns [`Reason::OtherUser`].
 pub(super) fn other_user(uid: u32) -> Reason {
     stats::other_user(uid);
     Reason::OtherUser
@@ -30,7 +30,8 @@ pub(super) fn other_user(uid: u32) -> Reason {
 pub(super) fn plain(link: &Link, role: Role) -> Reason {
     match owner(link, role.other()) {
         Ok(owner) => other_owner(&owner).map_or(Reason::PeerPlain, other_user),
-        // The other end is closed. Or it is in another network namespace, which has the same address as this one.
+        // The kernel finds no other end. The other end is closed, or is in another network namespace that uses the
+        // same address.
         Err(Errno::ENOENT) => match owner(link, role) {
             Ok(own) if own.is_established => Reason::PeerNotLocal,
             _ => Reason::PeerPlain,
@@ -57,7 +58,7 @@ mod tests {
         let (connector, acceptor) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let link = Link { connector, acceptor, cookie: 0 };
         assert_eq!(plain(&link, Role::Connector), Reason::PeerPlain);
-        // With unread bytes, a close resets the connection, and the kernel removes both ends.
+        // A close with unread bytes resets the connection, and the kernel removes both ends.
         std::io::Write::write_all(&mut &client, b"unread").unwrap();
         drop(server);
         while owner(&link, Role::Acceptor) != Err(Errno::ENOENT) {

@@ -1,4 +1,4 @@
-//! Acceptor's steps of a first rendezvous.
+//! Steps that an acceptor takes in a first rendezvous.
 
 use super::{Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
@@ -12,7 +12,7 @@ use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
 
-/// Tells the connector, if its rendezvous name exists, that this end stays on TCP.
+/// Sends Stay to the connector's rendezvous name, if the name exists: this end stays on TCP.
 pub(in crate::meeting) fn send_stay(link: Link) {
     if let Ok(socket) = Datagram::bind(None)
         && let Some(name) = rendezvous(&link)
@@ -27,7 +27,7 @@ impl Meetings {
     pub(super) fn step_acceptor(&mut self, fd: i32, i: u32) -> Attached {
         let at = self.list[i].at;
         self.hear_offers();
-        // An offer may have ended the rendezvous.
+        // An offer that was refused may have ended this rendezvous.
         let Some(i) = self.find(at) else { return Attached::No };
         self.hear_introduced(i);
         let Some(i) = self.find(at) else { return Attached::No };
@@ -51,7 +51,7 @@ impl Meetings {
         Attached::No
     }
 
-    /// Sends Hello to the connector's name, at first and then every [`RETRY_NS`].
+    /// Sends Hello to the connector's rendezvous name at the first step, and again every [`RETRY_NS`].
     #[inline(never)]
     fn greet(&mut self, i: u32) {
         let meeting = &mut self.list[i];
@@ -75,10 +75,10 @@ impl Meetings {
         }
     }
 
-    /// Takes offers for all connections of this process off the inbox.
+    /// Handles the messages in the inbox, for all acceptors' connections of this process.
     #[inline(never)]
     fn hear_offers(&mut self) {
-        // On the heap, because threads of the program may have little stack.
+        // Use a vector on the heap, because threads of the program may have little stack.
         let mut on_trial = Vec::new();
         let refused = self.take_from_inbox(&mut on_trial);
         on_trial.into_iter().for_each(|(i, process)| self.tries(i, process));
@@ -87,13 +87,14 @@ impl Meetings {
         }
     }
 
-    /// Answers messages until one leads to a refusal. Adds each process that is now on trial, with its rendezvous, to
-    /// `on_trial`.
+    /// Answers messages from the inbox until one leads to a refusal. Returns this refusal with the index of its
+    /// rendezvous. Adds each process that is now on trial, with the index of its rendezvous, to `on_trial`.
     fn take_from_inbox(&mut self, on_trial: &mut Vec<(u32, Process)>) -> Option<(u32, Refusal)> {
         let inbox = self.inbox.as_ref()?;
         for _ in 0..DATAGRAMS {
             let (message, received) = hear(inbox)?;
-            // A process that has connected to itself has a rendezvous for each end. The inbox belongs to acceptors.
+            // If a process has connected to itself, it has a rendezvous for each end. Choose the acceptor's,
+            // because only acceptors use the inbox.
             let known = self.list.position(|meeting| {
                 meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
             });

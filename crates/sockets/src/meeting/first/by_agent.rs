@@ -17,14 +17,16 @@ use sovia_sys::{Errno, clock};
 use std::sync::Arc;
 
 /// Number of transfers after which an end queries the agent although its peer has an address of this network
-/// namespace. If such a peer does not answer, one of the two processes may be in a sandbox.
+/// namespace. If such a peer does not answer, this process or the peer may be in a sandbox.
 const ASKED_AFTER: u32 = 16;
 
-/// Result of the agent's search.
+/// Result of a query to the agent.
 pub(super) struct Introduced {
-    /// Acceptor: a socket to the process with the other end. A connector keeps this socket in [`Stage::Bound`].
+    /// Socket to the process with the other end, if this end is the acceptor. A connector keeps this socket in
+    /// [`Stage::Bound`].
     pub(super) socket: Option<Datagram>,
-    /// Acceptor: the process with the other end and its user, once it has sent a message.
+    /// Process with the other end and its user, once that process has sent a message. Always `None` if this end is
+    /// the connector.
     pub(super) peer: Option<(Process, u32)>,
 }
 
@@ -46,7 +48,7 @@ impl Meeting {
 }
 
 impl Meetings {
-    /// Queries the agent for the other end, and takes the result.
+    /// Queries the agent for the other end, or takes the result of an earlier query.
     #[inline(never)]
     pub(super) fn step_by_agent(&mut self, i: u32) {
         let meeting = &mut self.list[i];
@@ -59,7 +61,7 @@ impl Meetings {
                 meeting.search = None;
                 meeting.meet_at(socket);
             } else if !self.agent.seeks(search) {
-                // The agent has ended.
+                // The query is lost, because the agent has ended. A later step sends another query.
                 meeting.search = None;
             }
             return;
@@ -71,7 +73,7 @@ impl Meetings {
         }
     }
 
-    /// Acceptor: answers messages on the socket that the agent supplied.
+    /// Answers messages on the socket that the agent supplied, as the acceptor.
     #[inline(never)]
     pub(super) fn hear_introduced(&mut self, i: u32) {
         for _ in 0..DATAGRAMS {
@@ -114,7 +116,7 @@ impl Meeting {
     fn meet_at(&mut self, socket: Datagram) {
         let hello = Message::new(Step::Hello, pair::me(), self.link).encode();
         if socket.send(&hello, &[]).is_err() {
-            // The process has ended. A later step queries the agent again.
+            // The process at the other end of `socket` has ended. A later step queries the agent again.
             return;
         }
         self.note_message();
@@ -132,7 +134,7 @@ impl Meeting {
         self.introduced = Some(Introduced { socket, peer: None });
     }
 
-    /// Sends Hello again if the other end has not answered for [`RETRY_NS`].
+    /// Sends Hello again on the agent's socket if the other end has not answered for [`RETRY_NS`].
     fn greet_introduced(&mut self) {
         let Some(introduced) = &self.introduced else { return };
         let socket = match &self.stage {
@@ -154,8 +156,8 @@ impl Meeting {
         }
     }
 
-    /// Forgets the process that the agent introduced: it has ended, or has lost the offer. The agent is queried
-    /// again.
+    /// Forgets the process that the agent introduced, so that a later step queries the agent again. Called if the
+    /// process has ended or if the offer was lost.
     pub(super) fn part(&mut self) {
         self.introduced = None;
     }

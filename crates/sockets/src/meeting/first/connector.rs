@@ -1,4 +1,4 @@
-//! Connector's steps of a first rendezvous.
+//! Steps that a connector takes in a first rendezvous.
 
 use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
@@ -19,7 +19,8 @@ use sovia_sys::datagram::Datagram;
 use std::sync::Arc;
 
 impl Meetings {
-    // Not inlined, like the other steps: together they would use much of the program's stack.
+    // Not inlined, like the other step functions: inlined functions would together need much of the program's
+    // stack.
     #[inline(never)]
     pub(super) fn step_connector(&mut self, fd: i32, i: u32) -> Attached {
         let mut attached = Attached::No;
@@ -51,15 +52,16 @@ impl Meetings {
                     }
                     Progress::Pending => {
                         if !pair.has_doors() {
-                            // Take all messages off the name, so that junk cannot fill its queue.
+                            // Read all messages that have come to the rendezvous name, so that junk does not fill
+                            // its queue.
                             hear_accept(index);
                         }
-                        // Another process may have accepted this connection, or the offer was lost. So go back to the
-                        // name, and wait for another Hello. First give the acceptor enough transfers to look, however
-                        // long they take. The acceptor may be about to answer the offer, and its answer must find the
-                        // name open.
+                        // Another process may have accepted this connection, or the offer may have been lost. So
+                        // withdraw the request, and wait for another Hello at the name. First give the acceptor
+                        // enough transfers and time to answer the offer.
                         let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
-                        // An end that sends much in few calls checks rarely. So each withdrawal doubles the limits.
+                        // An acceptor that sends much in few calls checks rarely. So each withdrawal doubles the
+                        // limits for transfers and time.
                         let times = 1 << meeting.withdrawn;
                         if transfers.wrapping_sub(meeting.asked_at) >= times * ANSWERED_BY
                             && clock::now_ns() - meeting.since >= u64::from(times) * RETRY_NS
@@ -94,7 +96,7 @@ impl Meetings {
         attached
     }
 
-    /// Answers the messages that have come to a connector's name.
+    /// Answers the messages that have come to a connector's rendezvous name.
     #[inline(never)]
     fn hear_at_name(&mut self, i: u32) {
         let meeting = &mut self.list[i];
@@ -110,8 +112,8 @@ impl Meetings {
             if message.step == Step::Accept
                 && let Some(pair) = offered.and_then(pair::get)
             {
-                // The acceptor answers an offer whose request was withdrawn. The acceptor has the segment now, so the
-                // answer to its next Hello is another request.
+                // The acceptor answers an offer whose request this process has withdrawn. The acceptor now has the
+                // segment, so its next Hello leads to another request in the segment.
                 take_accept(&pair, &message, received);
                 settle(&pair);
                 meeting.note_message();
@@ -122,8 +124,8 @@ impl Meetings {
                 if speaker(link, Role::Connector, proof, &message, &received).is_none() {
                     continue;
                 }
-                // Any process of the same user could have sent this Stay. A process that holds the end alone may
-                // still answer.
+                // Do not give up yet, because any process of the same user could have sent this Stay. The process
+                // that holds the other end may still answer.
                 let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
                 meeting.until = meeting.until.min(transfers.saturating_add(PATIENCE));
                 self.refuse(i, Refusal::Doubt(Reason::SharedByProcesses));
@@ -132,8 +134,8 @@ impl Meetings {
             let answer = answer(name, link, proof, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
                 Ok(Answer::Ignored) => {
-                    // The message may be from another user's process. Ask for that user now, because the other end
-                    // may be closed later.
+                    // The message may come from a process of another user. Ask the kernel for the other end's user
+                    // now, because the other end may be closed later.
                     if meeting.is_refused() {
                         self.give_up(i, Reason::PeerPlain);
                         return;
@@ -175,7 +177,7 @@ fn bind(link: &Link) -> Result<Stage, Errno> {
 }
 
 pub(super) fn request_or_bind(link: &Link) -> Result<Stage, Errno> {
-    // Only pairs on offer: complete pairs have been tried already (`known`).
+    // Search only pairs on offer, because `known` has tried the complete pairs already.
     let may = |pair: &pair::Pair| may_be_on(pair, link, Role::Connector);
     match pair::request_at(link.acceptor, may, false, &link.encode()) {
         Some(pair::Requested { pair, vi }) => Ok(Stage::Requested { pair, vi }),

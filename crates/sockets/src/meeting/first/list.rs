@@ -1,4 +1,4 @@
-//! Every first rendezvous under way in a process.
+//! List of every first rendezvous that is under way in this process.
 
 use super::Meeting;
 use crate::conn::Role;
@@ -6,12 +6,12 @@ use crate::table::Ref;
 use core::ops::{Index, IndexMut};
 use std::collections::BTreeMap;
 
-/// Maximum number of connectors in a first rendezvous at a time. Each connector binds a name. Acceptors share one
-/// socket and have no limit. If both ends had a limit, they might choose different connections, and no rendezvous
-/// would succeed.
+/// Maximum number of this process's connections that are in a first rendezvous as connectors. Each connector binds
+/// a name. Acceptors share one socket, and have no limit. If both ends had a limit, they might choose different
+/// connections, and no rendezvous would succeed.
 const CONNECTORS: usize = 128;
 
-/// Every rendezvous, by the index of its connection.
+/// Every first rendezvous under way, by the index of its connection.
 pub(super) struct List {
     all: BTreeMap<u32, Meeting>,
     connectors: usize,
@@ -37,12 +37,12 @@ impl List {
         self.all.keys().next().copied()
     }
 
-    /// Returns true if another connector may begin.
+    /// Returns true if another connector may begin a first rendezvous.
     pub(super) fn has_room(&self) -> bool {
         self.connectors < CONNECTORS
     }
 
-    /// Adds a rendezvous at an index that has none.
+    /// Adds a rendezvous at the index of its connection. No rendezvous may have this index yet.
     pub(super) fn insert(&mut self, meeting: Meeting) -> u32 {
         let index = meeting.at.index;
         debug_assert!(!self.all.contains_key(&index), "a connection's place is its own");

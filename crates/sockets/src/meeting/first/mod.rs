@@ -1,4 +1,4 @@
-//! First rendezvous: of processes that share no segment yet, or only segments without a free VI.
+//! First rendezvous: the rendezvous of two processes that share no segment yet, or only segments without a free VI.
 //!
 //! One lock guards every first rendezvous of a process, and the process's connections to NICs and to the agent.
 
@@ -33,19 +33,22 @@ use sovia_sys::datagram::Datagram;
 use sovia_sys::{Errno, call, clock, fd};
 use std::sync::Arc;
 
-/// Number of transfers after which an end gives up a peer that has not answered. The limit is not a time: a peer that
-/// gets no processor has not looked yet. A check costs less than a transfer, and late checks are rare.
+/// Number of transfers after which an end stops waiting for the other end's answer. The limit counts transfers, not
+/// time, because a peer that gets no processor time cannot answer. The limit is high, because checks for an answer
+/// are cheap and become rare.
 const ANSWERED_AT_LAST: u32 = 1 << 18;
 
-/// Nanoseconds after which an end tries again: another process may hold the other end by now.
+/// Nanoseconds after which an end repeats an unanswered Hello, or withdraws an unanswered request. Another process
+/// may hold the other end by then.
 const RETRY_NS: u64 = 5_000_000;
 
-/// Number of transfers after its request within which a connector expects the acceptor to have looked for requests.
+/// Number of transfers that a connector gives the acceptor to find a request.
 const ANSWERED_BY: u32 = 8;
-/// Maximum number of doublings. Each withdrawn request doubles the time that the next request gets.
+/// Maximum number of times that a request's time limit is doubled. Each withdrawn request doubles the time limit of
+/// the next request.
 const WITHDRAWN_MOST: u32 = 8;
 
-/// Nanoseconds without a step after which a rendezvous makes room for another one.
+/// Nanoseconds without a step after which a rendezvous may be ended to make room for another rendezvous.
 const IDLE_NS: u64 = 1_000_000_000;
 
 struct Meeting {
@@ -53,42 +56,45 @@ struct Meeting {
     role: Role,
     link: Link,
     stage: Stage,
-    /// Time of the last step that a call took.
+    /// Time of the last step of this rendezvous.
     stepped: u64,
-    /// Time at which the present stage began, or of the last Hello.
+    /// Time at which the present stage began, or at which the last Hello was sent.
     since: u64,
-    /// Number of transfers at the start of the rendezvous, or at the connector's request.
+    /// The connection's transfer count when the rendezvous began, or when the connector made its request.
     asked_at: u32,
-    /// User of the other end, if that is another user. Empty until the kernel has been asked.
+    /// User of the other end; `None` if that user is unknown or is this process's user. The cell is empty until the
+    /// kernel has been asked.
     other_user: OnceCell<Option<u32>>,
-    /// Set once the kernel has been asked again, after [`PATIENCE`] transfers.
+    /// Set once the kernel has been asked a second time for the other end's user, after [`PATIENCE`] transfers.
     is_checked: bool,
-    /// Number of transfers after which the end gives up.
+    /// Number of transfers after which this end gives up the rendezvous.
     until: u32,
     /// Number of requests that the connector has withdrawn, up to [`WITHDRAWN_MOST`].
     withdrawn: u32,
-    /// Process on trial for this rendezvous.
+    /// Process that must show for this rendezvous that it could trace this process (`trial`).
     trial: Option<Process>,
-    /// Reason for which a process that answered was refused. Reported if no better process answers.
+    /// Reason why this process has refused a process that answered. Reported if no other process gives a better
+    /// answer.
     doubt: Option<Reason>,
-    /// Set if the other end may be in another network namespace: then only the agent can find it.
+    /// Set if the other end may be in another network namespace. Then only the agent can find the process with the
+    /// other end.
     is_far: bool,
     /// Number of the query that the agent is answering for this rendezvous.
     search: Option<u64>,
-    /// Result of the query, once the agent has found the other end.
+    /// Result of the query to the agent, once the agent has found the process with the other end.
     introduced: Option<Introduced>,
 }
 
 pub(super) enum Stage {
-    /// Connector: bound to the rendezvous name, or to the agent's socket to the process with the other end. `offered`
-    /// is a pair that was offered from the name, with a request that has been withdrawn since. The answer to that
-    /// offer may still come. Other connections that wait for the answer find the name with the pair.
+    /// The connector waits for messages on `name`: its rendezvous name, or the agent's socket to the process with
+    /// the other end. `offered` is the index of a pair that was offered from `name`, if the request in that pair
+    /// has been withdrawn. The acceptor may still answer that offer.
     Bound { name: Arc<Datagram>, offered: Option<u32> },
-    /// Connector: only the agent can find the other end.
+    /// The connector waits for the agent, because only the agent can find the other end.
     Far,
-    /// Connector: has requested this VI of this pair.
+    /// The connector has requested the VI with index `vi` of the pair with index `pair`.
     Requested { pair: u32, vi: u32 },
-    /// Acceptor: looks for a request. `greeted` is set once a Hello has been sent.
+    /// The acceptor looks for a request. `greeted` is set once the acceptor has sent a Hello.
     Looking { greeted: bool },
 }
 
@@ -112,7 +118,8 @@ per_engine! {
     });
 }
 
-/// Takes a step of a rendezvous by a NIC. Not inlined, so that other steps do not use its stack.
+/// Takes a step of a rendezvous through a NIC in software. Not inlined, so that other steps need no stack space for
+/// this function.
 #[cold]
 #[inline(never)]
 pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
@@ -126,7 +133,8 @@ pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> A
 pub(super) fn forget(at: Ref) -> Reason {
     MEETINGS_STATE.with(|meetings| {
         if meetings.owner != call::getpid() {
-            // This is a forked child's copy of the list. The parent ends its own rendezvous.
+            // This process is a forked child with a copy of its parent's list. The parent ends the rendezvous
+            // itself.
             return Reason::ShortLived;
         }
         let Some(i) = meetings.find(at) else { return Reason::ShortLived };
@@ -146,14 +154,15 @@ impl Meeting {
     }
 
     /// Returns true if the rules do not trust the user of the other end. Messages of that user's processes are
-    /// ignored. Asks the kernel once.
+    /// ignored. Only the first call asks the kernel.
     fn is_refused(&self) -> bool {
         let user = self.other_user.get_or_init(|| why::user_of_other_end(&self.link, self.role));
         user.is_some_and(|uid| !trusts(&self.link, self.role, Some(uid)))
     }
 
-    /// Asks the kernel again after [`PATIENCE`] transfers. An end that had not been accepted before may have a user
-    /// now.
+    /// Asks the kernel a second time for the user of the other end, after [`PATIENCE`] transfers. At first the
+    /// other end may have had no user, because no process had accepted the connection yet. Returns true if the
+    /// rules do not trust the user.
     fn is_refused_after_all(&mut self, n: u32) -> bool {
         if self.is_checked || n < PATIENCE {
             return false;
@@ -163,7 +172,7 @@ impl Meeting {
         self.is_refused()
     }
 
-    /// Notes that the two processes have exchanged a message.
+    /// Records that the two processes have exchanged a message, so that this end soon looks for the next message.
     fn note_message(&self) {
         let conn = self.at.conn;
         conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
@@ -175,7 +184,7 @@ impl Meetings {
         self.list.find(at)
     }
 
-    /// Ends the rendezvous of a connection that has its VI.
+    /// Ends the first rendezvous of a connection that now has a VI.
     pub(super) fn over(&mut self, at: Ref) {
         if let Some(i) = self.find(at) {
             self.end(i);
@@ -183,7 +192,8 @@ impl Meetings {
         }
     }
 
-    /// Takes a rendezvous off the list.
+    /// Removes a rendezvous from the list and returns it. Cancels the rendezvous's query to the agent, and leaves
+    /// its trial.
     fn remove(&mut self, i: u32) -> Option<Meeting> {
         let meeting = self.list.remove(i)?;
         if let Some(search) = meeting.search {
@@ -193,7 +203,7 @@ impl Meetings {
         Some(meeting)
     }
 
-    /// Records the process that is on trial for a rendezvous, in place of an earlier one.
+    /// Records `process` as the process on trial for rendezvous `i`, in place of an earlier process.
     fn tries(&mut self, i: u32, process: Process) {
         let before = self.list[i].trial.replace(process);
         if before != Some(process) {
@@ -210,8 +220,8 @@ impl Meetings {
         }
     }
 
-    /// Makes room for another rendezvous. Returns false if there is none. An idle connection whose peer never answers
-    /// loses its rendezvous, and can begin again.
+    /// Makes room for another rendezvous. Returns false if there is no room. If the list is full, ends a rendezvous
+    /// that has taken no step for [`IDLE_NS`]. The connection of the ended rendezvous can begin again.
     fn has_room(&mut self) -> bool {
         if self.list.has_room() {
             return true;
@@ -226,9 +236,9 @@ impl Meetings {
         true
     }
 
-    /// Ends every first rendezvous. Forgets the NICs and the agent.
+    /// Ends every first rendezvous, and closes the connections to NICs and to the agent.
     pub(super) fn leave_all(&mut self) {
-        // A forked child has a copy of the list. The parent ends its own rendezvous.
+        // A forked child only clears its copy of the list. Its parent still uses the rendezvous in the list.
         if self.owner == call::getpid() {
             while let Some(i) = self.list.any() {
                 self.end(i);
@@ -251,10 +261,11 @@ impl Meetings {
         self.leave_unanswered();
     }
 
-    /// Leaves the pairs on offer that no connection waits for.
+    /// Removes each pair that is on offer, if no connection waits for the peer's answer to the offer.
     ///
-    /// The peer may have taken such a pair, and its answer may have come to a name that is closed. The peer would
-    /// accept further requests in that pair. Their connections would wait for that answer without end.
+    /// The peer may have taken the segment of such a pair, and sent its answer to a name that is now closed. The
+    /// peer would then accept further requests in this segment, and the requesting connections would wait for the
+    /// lost answer without end.
     #[inline(never)]
     fn leave_unanswered(&self) {
         let mut unanswered = Vec::new();
@@ -272,7 +283,7 @@ impl Meetings {
         }
     }
 
-    /// Clears the state in a forked child: the names and sockets are its parent's.
+    /// Clears the state if this process is a forked child, because the names and sockets belong to its parent.
     fn belong_to_this_process(&mut self) {
         let pid = call::getpid();
         if self.owner != pid {
@@ -287,7 +298,7 @@ impl Meetings {
 
     pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32) -> Attached {
         self.belong_to_this_process();
-        // Another thread may have decided the connection before this thread took the lock.
+        // Before this thread took the lock, another thread may have attached or given up the connection.
         if at.conn.phase() != Phase::Candidate || process::is_changing() {
             return Attached::No;
         }
@@ -310,7 +321,8 @@ impl Meetings {
         attached
     }
 
-    /// Handles the refusal of a process that answered.
+    /// Handles the refusal of a process that has answered: gives up the rendezvous, or records the reason as a
+    /// doubt.
     fn refuse(&mut self, i: u32, refusal: Refusal) {
         match refusal {
             Refusal::Final(reason) => self.give_up(i, reason),
@@ -321,14 +333,14 @@ impl Meetings {
         }
     }
 
-    /// Returns why a rendezvous has had no result so far.
+    /// Returns the reason why rendezvous `i` has had no result so far.
     fn reason(&self, i: u32) -> Reason {
         let meeting = &self.list[i];
         if let Some(doubt) = meeting.doubt {
             return doubt;
         }
-        // Either there were too few transfers for the other end to answer, however long they took. Or there is no
-        // page of counters in which to note a reason.
+        // With fewer than [`ANSWERED_BY`] transfers, the other end had no chance to answer. Without a page of
+        // counters, the exact reason is not recorded, so there is no need to ask the kernel for the reason.
         let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
         if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || !stats::is_asked_for() {
             return Reason::ShortLived;
@@ -358,7 +370,8 @@ impl Meetings {
         }
         let link = permitted(fd, at)?;
         if at.conn.is_connector() && !self.has_room() {
-            // A rendezvous under way may reach the process that this connection needs.
+            // Search the known segments again later: another rendezvous may yield a segment with the process that
+            // holds the other end.
             at.conn.approach.reach(Approaching::Idle);
             return None;
         }
@@ -372,7 +385,7 @@ impl Meetings {
                     return None;
                 }
                 Err(_) => {
-                    // Another process holds the name.
+                    // Another process has bound the rendezvous name.
                     if at.conn.transfers.load(Ordering::Relaxed) >= PATIENCE {
                         give_up(at, Reason::PeerPlain);
                     }
@@ -401,7 +414,7 @@ impl Meetings {
             search: None,
             introduced: None,
         };
-        // An entry with this index belongs to a connection that has ended.
+        // Remove an old entry at this connection's index, which belongs to a connection that has ended.
         self.end(meeting.at.index);
         Some(self.list.insert(meeting))
     }
