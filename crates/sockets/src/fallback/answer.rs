@@ -20,7 +20,8 @@ per_engine! {
     static DRAINING: AtomicBool = AtomicBool::new(false);
 }
 
-/// Asks the receiver to revoke the sending direction, and puts on TCP the unread bytes that the receiver returns.
+/// Asks the receiver to revoke the sending direction. Then puts on TCP the unread bytes that the receiver has
+/// reported.
 pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     let conn = at.conn;
     let waits = Waits::begin(false);
@@ -49,12 +50,13 @@ pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     }
 }
 
-/// Returns the progress thread's pause, which is short while bytes wait for room on TCP.
+/// Returns the progress thread's pause in nanoseconds while unread bytes of a VI wait for room on TCP. Returns
+/// `None` if no bytes wait.
 pub(crate) fn pause() -> Option<u64> {
     DRAINING.load(Ordering::Relaxed).then_some(DRAIN_NS)
 }
 
-/// Returns true if a peer waits for this end of the connection.
+/// Returns true if the progress thread must take a step for the connection, because its peer waits for this end.
 fn is_wanted(conn: &Conn) -> bool {
     if conn.phase() != Phase::Attached || conn.has(flag::CORRUPT) {
         return false;
@@ -62,7 +64,7 @@ fn is_wanted(conn: &Conn) -> bool {
     conn.attached().is_some_and(|guard| may_go_on(&guard) || failover::may_be_told(&guard))
 }
 
-/// Returns true if this end can take a step.
+/// Returns true if this end can take a step of a fallback or a failover.
 fn may_go_on(guard: &Guard<'_>) -> bool {
     leaving::is_asked_for_revoke(guard)
         || leaving::is_waited_for(guard)
@@ -70,7 +72,7 @@ fn may_go_on(guard: &Guard<'_>) -> bool {
         || failover::is_on(guard) && guard.conn.is_going_back()
 }
 
-/// Notes the peers behind NICs that have left or died.
+/// Records the end of each peer behind a NIC in software that has left its connection or died.
 fn note_ends() {
     pair::each(|_, pair| {
         if !pair.is_nic() {
@@ -86,7 +88,8 @@ fn note_ends() {
     });
 }
 
-/// Progress thread: answers revocations, and moves unread bytes of VIs that their senders have left.
+/// Answers revocations, and puts unread bytes on TCP from VIs on which this end no longer sends. Called by the
+/// progress thread.
 pub(crate) fn serve() {
     let mut wanted = Vec::new();
     pair::each(|_, pair| {

@@ -17,10 +17,10 @@ pub enum Cause {
     PassedOnRecord,
     /// The program makes a call that Sovia does not carry.
     Call,
-    /// The program goes on with the kernel's calls, which Sovia does not see (the native interface).
+    /// The program goes on with calls that Sovia does not see (the native interface).
     Released,
-    /// The connection is in an epoll instance that other processes wait for as well, or that another instance
-    /// watches. Only the kernel can report its events.
+    /// The connection is in an epoll instance in which other processes wait as well, or which another epoll
+    /// instance watches. Only the kernel can report the connection's events.
     Set,
     /// The process changes its user or its rights.
     Credentials,
@@ -28,16 +28,16 @@ pub enum Cause {
     AddressSpace,
     /// The process puts itself under seccomp.
     Filter,
-    /// A thread gets a descriptor table of its own, and another thread continues with the old one.
+    /// A thread gets a descriptor table of its own, and another thread continues with the old descriptor table.
     Table,
-    /// A reason keeps the connection on TCP for now (`sovia off`, or what a service forbids).
+    /// A reason keeps the connection on TCP for now (`sovia off`, or the settings of a service).
     Kept(Reason),
     /// The peer asks for the fallback.
     Peer,
 }
 
 impl Cause {
-    /// Returns true if the process has no part in any VI afterwards.
+    /// Returns true if the process gives up all its VIs.
     pub(super) fn leaves_everything(self) -> bool {
         matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
     }
@@ -47,7 +47,8 @@ impl Cause {
         matches!(self, Cause::Call | Cause::Set | Cause::Kept(_) | Cause::Peer)
     }
 
-    /// Returns true if processes may get the socket without a record in the family's memory.
+    /// Returns true if unknown processes may get the socket, or if a program that inherits the socket would have to
+    /// know of the cause. Such a program must not give the connection a VI.
     pub(super) fn spreads(self) -> bool {
         !self.is_for_program()
             && !matches!(self, Cause::Peer | Cause::PassedOnRecord | Cause::Kept(_))

@@ -1,4 +1,4 @@
-//! Fallbacks that no thread waits for.
+//! Fallbacks that no thread waits for, and that the progress thread continues.
 
 use super::hand_over::PROCESSES;
 use super::settle::go_on;
@@ -10,14 +10,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_control::Reason;
 
 per_engine! {
-    /// Set while there are fallbacks that no thread waits for.
+    /// Set while this process has fallbacks that no thread waits for.
     pub(super) static COMING: AtomicBool = AtomicBool::new(false);
 }
 
-/// Nanoseconds between two checks. A peer that answers wakes the progress thread earlier.
+/// Nanoseconds between two steps that the progress thread takes of a fallback. A peer that answers wakes the
+/// progress thread earlier.
 const COMING_NS: u64 = 10_000_000;
 
-/// Begins a fallback without waiting for its end: the progress thread continues it.
+/// Begins a fallback without waiting for its end: the progress thread continues the fallback.
 pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
     if begin(fd, at, cause) {
         COMING.store(true, Ordering::Relaxed);
@@ -32,9 +33,9 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
     at.conn.is_going_back()
 }
 
-/// Keeps a fallback alive before this process closes a descriptor of the connection. This process has left the
-/// connection to another program, and the peer is stopped. If no other process holds the connection, a process of the
-/// library does from now on.
+/// Keeps an unfinished fallback alive before this process closes a descriptor of the connection. This process has
+/// left the connection to another program, and the peer is stopped. If no relative holds the connection, a process
+/// of the library holds the connection until the fallback is over.
 #[cold]
 pub(crate) fn before_close(fd: i32, at: Ref) {
     go_on(at);
@@ -44,12 +45,14 @@ pub(crate) fn before_close(fd: i32, at: Ref) {
     }
 }
 
-/// Returns the time until the next check, or `None` if there are no such fallbacks.
+/// Returns the time in nanoseconds until the next step of fallbacks that no thread waits for. Returns `None` if
+/// there are no such fallbacks.
 pub(crate) fn pause() -> Option<u64> {
     COMING.load(Ordering::Relaxed).then_some(COMING_NS)
 }
 
-/// Progress thread: takes a step of each such fallback. Returns true if there were any.
+/// Takes a step of each fallback that no thread waits for. Returns true if there were any. Called by the progress
+/// thread.
 pub(crate) fn go_on_coming() -> bool {
     if !COMING.swap(false, Ordering::Relaxed) {
         return false;

@@ -11,8 +11,8 @@ use sovia_sync::{section, thread};
 use sovia_sys::call;
 use std::sync::OnceLock;
 
-/// Returns true if the calling thread must hand the connection over to a relay. Only one thread does. Called under
-/// the connection's lock.
+/// Makes the calling thread the one that hands the connection over to a relay. Returns false if another living
+/// thread hands the connection over. Called under the connection's lock.
 pub(super) fn hands_over(conn: &Conn) -> bool {
     let other = conn.relaying.load(Ordering::Acquire);
     let me = thread::thread_id() as u32;
@@ -26,13 +26,14 @@ pub(super) fn hands_over(conn: &Conn) -> bool {
 
 /// Replaces the program's descriptors by a socket to a relay.
 pub(super) fn hand_over(fd: i32, at: Ref) {
-    // No signal handler of the program can interrupt this and leave by `longjmp`.
+    // From here on, no signal handler of the program runs. So none can leave this function by `longjmp`.
     let _inside = section::inside();
     {
         let Some(_guard) = at.attached() else { return };
         let is_ours = at.conn.relaying.load(Ordering::Acquire) == thread::thread_id() as u32;
         if !is_ours || !table::refers(fd, at) {
-            // The descriptor has been closed, and may belong to another connection now.
+            // Another thread hands the connection over, or the descriptor has been closed and may belong to another
+            // connection now.
             return;
         }
     }
@@ -41,8 +42,8 @@ pub(super) fn hand_over(fd: i32, at: Ref) {
         at.conn.stays(Reason::Relayed);
         stats::reason(Reason::Relayed);
     } else {
-        // There is no process for a relay. Accepted bytes cannot be delivered, and the loss must be visible to the
-        // program.
+        // No relay could be started, so bytes that the kernel or the VI has accepted are lost. Shut down the socket
+        // to make the loss visible to the program.
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
         at.conn.relaying.store(0, Ordering::Release);
         detach(at);
@@ -53,16 +54,18 @@ pub(super) fn hand_over(fd: i32, at: Ref) {
 /// the bytes cannot be moved.
 pub(crate) type Keep<'k> = &'k dyn Fn(&mut Guard<'_>, i32) -> bool;
 
-/// Makes a call for each connection in turn, with a function that moves its unread bytes to a keeper.
+/// Calls the given function once for each connection in turn. The function gets a [`Keep`], which moves the
+/// connection's unread bytes to a keeper.
 pub(crate) type WithKeepers = fn(&[(i32, Ref)], &mut dyn FnMut(Keep<'_>));
 
-/// Functions that start the helper processes of a fallback. Each returns false if a process cannot start.
+/// Functions that start the helper processes of a fallback. A function with a result returns false if a process
+/// cannot start.
 pub(crate) struct Processes {
     /// Replaces every descriptor of a connection by a socket to a relay.
     pub relay: fn(i32, Ref) -> bool,
     /// Starts keepers, which take over unread bytes ([`crate::rest`]).
     pub with_keepers: WithKeepers,
-    /// Replaces descriptors that another program inherits by ends from which a keeper's bytes are read.
+    /// Replaces descriptors that another program inherits by Unix sockets from which a keeper's bytes are read.
     pub give: fn(&[(i32, Ref)]),
     /// Holds connections until they are back on TCP, while this process executes another program.
     pub accompany: fn(&[(i32, Ref)]) -> bool,
@@ -72,7 +75,8 @@ per_engine! {
     pub(super) static PROCESSES: OnceLock<Processes> = OnceLock::new();
 }
 
-/// Sets the functions that start processes. These functions use modules of higher layers. Called once, at the start.
+/// Sets the functions that start helper processes, because these functions belong to modules of higher layers.
+/// Called once, when the engine starts.
 pub(crate) fn helped_by(processes: Processes) {
     let _ = PROCESSES.set(processes);
 }

@@ -6,12 +6,13 @@ use crate::conn::Conn;
 use crate::inheritance::{self, Descriptors, Left, Target};
 use crate::{process, sets, table};
 
-/// Moves all connections back to TCP that the new program would inherit, and leaves it their records. Called before
-/// this process executes the program. The caller drops the result if the exec fails. `target` is called only if there
-/// may be a connection to record.
+/// Moves all connections that the new program would inherit back to TCP, and leaves the program the records of
+/// these connections. Called before this process executes the program. If the exec fails, the caller drops the
+/// result, which takes the records back. `target` names the program, and is called only if there may be a
+/// connection to record.
 ///
 /// # Errors
-/// `ENOENT` if there is no such program. Then nothing goes back, and the caller need not ask the kernel.
+/// `ENOENT` if there is no such program. Then all connections stay unchanged, and the caller need not try the exec.
 pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errno> {
     let inherited = inherited();
     let left = inheritance::leave(&inherited, target)?;
@@ -22,28 +23,30 @@ pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errn
     Ok(left)
 }
 
-/// Moves all connections back to TCP that a new child's program would inherit. Called before the child is made.
+/// Moves all connections that a new child's program would inherit back to TCP. Called before the child is made.
 pub fn before_spawn() {
     let inherited = inherited();
     inheritance::spread(&inherited);
     take_back(inherited, Cause::Spawn);
 }
 
-/// Returns the connections that another program gets.
+/// Returns the connections that another program would inherit from this process.
 fn inherited() -> Descriptors {
-    // Call this before the search. A connection that is opened later on a socket that exists now is then not fresh.
+    // Call this before the search for connections. A socket that exists now then no longer counts as fresh, even if
+    // it becomes a connection later.
     table::note_shared();
     inheritance::inherited()
 }
 
-/// Returns true if a program that inherits the connection would find other bytes on TCP than this process.
+/// Returns true if a program that inherits the connection would find other bytes on TCP than the bytes that this
+/// process receives.
 fn concerns(conn: &Conn) -> bool {
     conn.phase().may_be_on_vi() || conn.has_keeper()
 }
 
 fn take_back(mut inherited: Descriptors, cause: Cause) {
-    // A connection without a VI must not get one later: this process does not count what the new program moves over
-    // TCP.
+    // The list also includes connections without a VI, which must not get a VI later. This process does not count
+    // the bytes that the new program moves over TCP.
     inherited.retain(|(_, at)| concerns(at.conn));
     all(&inherited, cause);
 }

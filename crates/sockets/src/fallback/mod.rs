@@ -1,21 +1,23 @@
-//! Fallback: moves a connection from its VI back to TCP, for actions that only the kernel can do with a socket.
+//! Fallback: moves a connection from its VI back to TCP, because only the kernel can perform some operations on a
+//! socket.
 //!
 //! Both directions of a connection return to the kernel socket ([`sovia_proto::path`], steps 4 and 5). A fallback
-//! comes before an exec, and before a descriptor becomes standard input or goes to another process. A call that Sovia
-//! does not carry also causes a fallback.
+//! comes before an exec, and before a descriptor becomes standard input or goes to another process. A call that
+//! Sovia does not carry also causes a fallback.
 //!
-//! - In the sending direction, this end ends its part on the VI.
-//! - In the receiving direction, this end revokes the grant, and the peer ends its part there. The kernel must now
-//!   deliver the bytes that the program has not read yet, and only the peer can put them on TCP. The peer's next
-//!   call, or its progress thread, reads these bytes on the VI, and writes them to the peer's kernel socket before
-//!   anything newer. No thread takes the bytes off the VI for that: if the peer dies meanwhile, they are still there.
-//! - The peer may be unable to do its part (dead, or its side closed), or may not do it (stopped for more than two
-//!   seconds). Then a relay takes over: a small forked process that keeps the connection. A Unix socket to the relay
-//!   replaces the program's descriptors. If relatives share the connection, the connection stays unchanged, and the
-//!   relatives read the VI. If one of them executes or starts a program, the program shares the unread bytes with the
-//!   relatives by a keeper (`rest`).
+//! - In the sending direction, this end stops sending on the VI, and sends on TCP from then on.
+//! - In the receiving direction, this end revokes the grant, and the peer stops sending on the VI. The kernel must
+//!   now deliver the bytes that the program has not read yet, and only the peer can put these bytes on TCP. The
+//!   peer's next call, or its progress thread, copies these bytes from the VI to the peer's kernel socket, before
+//!   newer bytes. No thread takes the bytes off the VI for that. So the bytes are still on the VI if the peer dies
+//!   meanwhile.
+//! - The peer may be unable to put the bytes on TCP, because it is dead or has closed its side. Or the peer may be
+//!   stopped for more than two seconds. Then a relay takes over: a small forked process that keeps the connection.
+//!   A Unix socket to the relay replaces the program's descriptors. If forked relatives share the connection, there
+//!   is no relay. The connection stays unchanged, and the relatives read the bytes on the VI. If a relative
+//!   executes or starts a program, a keeper lets the program and the relatives share the unread bytes (`rest`).
 //!
-//! No thread owns a fallback: see `step`.
+//! Any thread can continue a fallback: see `step`.
 
 pub(crate) mod answer;
 mod cause;
@@ -46,15 +48,15 @@ use sovia_control::Reason;
 use sovia_proto::path::{self, Rx, Tx};
 use step::Step;
 
-/// Moves a connection back to TCP for good. When this function returns, the kernel's calls on the descriptor do what
-/// they would have done without Sovia.
+/// Moves a connection back to TCP for good. When this function returns, system calls on the descriptor do what they
+/// would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
     take_back(fd, at, cause);
     wait::give(&[(fd, at)], cause);
 }
 
-/// Moves a connection back to TCP before a descriptor of it is sent to another process on `channel`. If the
-/// connection has had no VI, the receiving process may give it one ([`inheritance`]).
+/// Moves a connection back to TCP before the descriptor `fd` is sent to another process on the socket `channel`. If
+/// the connection has had no VI, the receiving process may give the connection a VI ([`inheritance`]).
 pub fn before_passing(channel: i32, fd: i32, at: Ref) {
     let is_on_record = inheritance::pass(channel, fd, at);
     now(fd, at, if is_on_record { Cause::PassedOnRecord } else { Cause::Passed });
@@ -63,7 +65,8 @@ pub fn before_passing(channel: i32, fd: i32, at: Ref) {
 fn take_back(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
     if cause.spreads() {
-        // A program that has inherited the connection would have to know the cause as well.
+        // A program that has inherited the connection does not learn of this cause. So keep that program from
+        // giving the connection a VI.
         conn.spread();
     }
     if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
@@ -76,8 +79,8 @@ fn take_back(fd: i32, at: Ref, cause: Cause) {
     }
 }
 
-/// Moves the sending direction back to TCP. The peer first reads the VI's bytes, then TCP, so nothing waits for the
-/// peer.
+/// Moves only the sending direction back to TCP. The peer reads the VI's bytes first and then TCP, so this function
+/// need not wait for the peer.
 pub(crate) fn sending(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     let fd = table::current(fd, at);
@@ -89,11 +92,11 @@ pub(crate) fn sending(fd: i32, at: Ref) {
     }
     stats::reason(Reason::RetreatCall);
     kernel_sockets::watch_room(&guard, fd);
-    // Some threads wait for room on the VI.
+    // Wake the threads that wait for room on the VI.
     listeners::tell_all(&guard);
 }
 
-/// Ends this end's part on the VI in the sending direction. Returns false if the segment is corrupt.
+/// Moves the sending direction from the VI to TCP. Returns false if the segment is corrupt.
 fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
     let left = leaving::leave_sending(guard).is_ok();
     if !left {
@@ -102,15 +105,15 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
     left
 }
 
-/// Begins a fallback, which any thread may continue. Returns false if the connection is back on TCP, or stays as it
-/// is.
+/// Begins a fallback, which any thread may continue. Returns false if there is nothing to continue: the connection
+/// is back on TCP already, or stays on its VI.
 fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     let conn = at.conn;
     let Some(mut guard) = at.attached() else { return false };
     let fd = table::current(fd, at);
     keepalive::leave(&guard);
     if conn.has(flag::CORRUPT) || !stream::audit::is_whole(&mut guard, true) {
-        // The state of the two paths in the segment cannot be trusted.
+        // The words in the segment that say which path each direction uses cannot be trusted.
         stream::corrupt(conn, fd);
         drop(guard);
         detach(at);
@@ -120,7 +123,8 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         return true;
     }
     if stream::kernel_socket_has_ended(fd) {
-        // A peer that died with unread bytes on the VI has reset the connection. TCP does not know this.
+        // If the peer died with unread bytes on the VI, the connection counts as reset. Find that out here, because
+        // TCP does not know of the unread bytes.
         stream::ending::has_gone_by_now(&mut guard, fd);
     }
     if stream::unanswered::settle(&mut guard) {
@@ -141,9 +145,8 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     true
 }
 
-/// Records why the connection is on TCP. After some reasons a new rendezvous may follow. The reason may end. A peer
-/// that fell back may have executed another program, or sent its end to another process. A process other than the one
-/// that was asked may hold the other end.
+/// Records why the connection is on TCP, and if a new rendezvous may follow. A rendezvous may follow if the reason
+/// can end, or if another process may hold the other end by now.
 fn say_why(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::CORRUPT) || stream::failover::is_on(guard) {
@@ -162,29 +165,31 @@ fn say_why(guard: &Guard<'_>) {
     );
     conn.again.store(u32::from(is_for_now), Ordering::Relaxed);
     conn.stays(reason);
-    // A connection that was never accelerated is counted when it ends.
+    // Count the reason only if the connection was accelerated. Any other connection is counted when it ends.
     if conn.has(flag::COUNTED) {
         stats::reason(reason);
     }
 }
 
-/// Ends a fallback and leaves the connection as it is: on its VI, or while the peer still puts unread bytes on TCP.
+/// Ends a fallback that cannot be completed now. The connection stays on its VI, or on TCP where unread bytes still
+/// arrive.
 fn give_up(guard: &mut Guard<'_>, came: Step) {
     if came == Step::Stays {
         guard.conn.leaves_for.store(0, Ordering::Relaxed);
     }
     guard.conn.clear(flag::FALLING_BACK);
-    // Handles the messages that the handler thread left alone during the fallback.
+    // Receive the messages that the handler thread left on the ring during the fallback.
     stream::handled::handle(guard);
     listeners::tell_all(guard);
 }
 
-/// Lets calls use a connection normally again once a relay has it. Between hosts, the far end may not have decided
-/// yet on the unread bytes. Then the fallback continues: until the answer, no receive takes bytes, and a later step
-/// finds the answer.
+/// Lets calls use a connection normally again after a relay has taken the connection over. On a connection between
+/// hosts, it may be undecided if the other host will return the unread bytes. Then the fallback continues: a later
+/// step finds the decision, and until then no receive takes bytes.
 pub(crate) fn goes_on_in_relay(at: Ref) {
     let conn = at.conn;
-    // Steps are taken under this lock. A connection that has ended has no guard.
+    // Take the connection's lock, under which threads take steps of a fallback. A connection that has ended has no
+    // lock.
     let _guard = at.attached();
     if !conn.has(flag::RETURNING) || conn.rx() == Rx::Back {
         conn.clear(flag::FALLING_BACK);
@@ -192,14 +197,14 @@ pub(crate) fn goes_on_in_relay(at: Ref) {
     conn.relaying.store(0, Ordering::Release);
 }
 
-/// Returns true if relatives share the connection.
+/// Returns true if forked relatives share the connection.
 fn is_others(conn: &Conn) -> bool {
     family::is_shared(conn) || process::is_borrowed()
 }
 
-/// Returns true if a connection must stay on its VI because of unread bytes. A relative has the same descriptor, and
-/// only one of the two processes could get the bytes. The peer cannot put the bytes on TCP, because the peer has
-/// finished or this end takes none.
+/// Returns true if a connection must stay on its VI because of unread bytes that the peer cannot put on TCP. The
+/// peer has finished, or this end no longer receives on TCP. A relay cannot take the bytes either, because a forked
+/// relative shares the connection and may have to read them.
 fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     is_others(conn)
@@ -208,34 +213,36 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
         && (stream::kernel_socket_has_ended(fd) || conn.is_shut())
 }
 
-/// Leaves a connection that must stay on its VI to the kernel's epoll instance. The kernel socket has ended, and its
-/// events are right for the unread bytes on the VI as well. The program's sends go over TCP, so TCP's room is the
-/// right one.
+/// Lets the kernel's epoll instance report events of a connection that must stay on its VI. The kernel socket has
+/// ended, so the kernel reports it as readable, which is right for the unread bytes on the VI. The program's sends
+/// go over TCP, so the kernel's report of room is right as well.
 fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
     leave_sending(guard, fd);
     guard.conn.set(flag::LEFT_TO_SETS);
 }
 
-/// Like [`now`], but the peer falls back first. So the bytes that the peer has not read yet are on TCP before
-/// anything that this end sends later. Used for urgent data, which has a position in the stream.
+/// Like [`now`], but the peer falls back first. So the bytes that the peer has not read yet are on TCP before bytes
+/// that this end sends later. Used for urgent data, which has a position in the stream.
 pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
     at.conn.spread();
     if at.attached().is_some_and(|mut guard| {
         stream::ending::has_gone_by_now(&mut guard, table::current(fd, at))
     }) {
-        // No process holds the other end, and the kernel refuses the call. So unread bytes need not move.
+        // No process holds the other end. The kernel will refuse the program's call, so unread bytes need not move
+        // to TCP.
         return;
     }
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
-        // Revoke first. Once the peer has fallen back as well, no process would put this end's unread bytes on TCP.
+        // Revoke the receiving direction first. Once the peer has fallen back as well, no process would put this
+        // end's unread bytes on TCP.
         revoke(fd, at);
         answer::ask_peer(fd, at, Patience::begin());
     }
     now(fd, at, cause);
 }
 
-/// Revokes the grant of the receiving direction. A sender that falls back after this waits for the list of unread
-/// bytes.
+/// Revokes the grant of the receiving direction. If the peer falls back afterwards, the peer first waits for this
+/// end's report of unread bytes.
 fn revoke(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     if path::revokes(at.conn.rx()) && leaving::revoke(&mut guard).is_err() {
@@ -243,15 +250,15 @@ fn revoke(fd: i32, at: Ref) {
     }
 }
 
-/// Moves the connection with the socket `fd` back to TCP, if this process has it under any descriptor.
+/// Moves the connection of the socket `fd` back to TCP, if this process has the connection under any descriptor.
 pub fn of_socket(fd: i32) {
     if let Some((own, at)) = table::conn_of_socket(fd) {
         now(own, at, Cause::Passed);
     }
 }
 
-/// Ends a fallback: makes a connection with both directions on TCP an ordinary socket. Does nothing if another thread
-/// has closed or detached the connection.
+/// Ends a fallback: turns a connection with both directions on TCP into an ordinary socket. Does nothing if another
+/// thread has closed or detached the connection.
 fn detach(at: Ref) {
     let conn = at.conn;
     let (index, pair, vi, loans, how) = {
@@ -269,14 +276,15 @@ fn detach(at: Ref) {
         if let Some(pair) = &pair {
             pair.leaving(vi);
         }
-        // The notified threads find the connection on TCP, whatever happens to the VI. Relatives' epoll sets must
-        // drop the connection.
+        // Wake all threads that wait for the connection, which find it on TCP. Also notify relatives, because their
+        // epoll sets must drop the connection.
         listeners::tell_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
         (index, pair, vi, loans, How::Ended { used })
     };
-    // Only after the phase has changed: a set's next call then finds the events that the kernel reports.
+    // Call this only after the phase has changed. Then the next call on an epoll set finds the events that the
+    // kernel reports for the socket.
     sets::detached(at);
     if let Some(pair) = pair {
         lent::leave(&pair, index, at, vi, loans, how);

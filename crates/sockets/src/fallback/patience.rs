@@ -1,4 +1,4 @@
-//! Time limit of a fallback for a peer that lives but does not act.
+//! Time limit of a fallback for a peer that is alive but does not do its part.
 
 use crate::conn::Guard;
 use crate::pair;
@@ -9,8 +9,8 @@ use sovia_sys::{call, clock};
 /// Nanoseconds after which a fallback continues without the peer.
 const LONGEST_NS: u64 = if cfg!(test) { u64::MAX } else { 2_000_000_000 };
 
-/// Nanoseconds for a peer that let an earlier fallback time out and is stopped now. A relative of the peer may still
-/// run, and answer.
+/// Time limit in nanoseconds for a stopped peer that has let an earlier fallback time out. The limit is not 0,
+/// because a running relative of the peer may answer.
 const SHORT_NS: u64 = 100_000_000;
 
 /// Time at which the wait for a peer began.
@@ -24,20 +24,20 @@ impl Patience {
         Patience { since: clock::now_ns() }
     }
 
-    /// Returns true once the wait is long enough to ask whether the peer lives.
+    /// Returns true once the thread has waited so long that it should ask the kernel if the peer is alive.
     pub(super) fn is_used(self) -> bool {
         clock::now_ns() - self.since >= DRAIN_NS
     }
 
-    /// Returns true once the wait is over.
+    /// Returns true once the time limit has passed.
     pub(super) fn is_over(self, guard: &Guard<'_>) -> bool {
         let waited = clock::now_ns() - self.since;
         if waited < SHORT_NS {
             return false;
         }
         let pair = pair::of(guard);
-        // The process id of a peer by rule may belong to another process here. Such a peer may also stay silent for
-        // no reason.
+        // Treat a peer by rule as stopped. Its process id may name another process in this PID namespace, and the
+        // peer may stay silent on purpose.
         let is_stopped = || {
             pair.is_some_and(|pair| pair.other_user.is_some() || call::is_stopped(pair.peer.pid))
         };
@@ -53,7 +53,7 @@ impl Patience {
     }
 }
 
-/// Notes that the peer has done its part.
+/// Records that the peer has done its part of a fallback, so that the next fallback waits for the full time limit.
 pub(super) fn answered(guard: &Guard<'_>) {
     if let Some(pair) = pair::of(guard)
         && pair.silent.load(Ordering::Relaxed)

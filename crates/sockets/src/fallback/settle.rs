@@ -18,11 +18,12 @@ pub(crate) fn concerns(conn: &Conn) -> bool {
     conn.has(flag::FALLING_BACK | flag::LEFT_TO_SETS | flag::RETURNING) || conn.rx() == Rx::Back
 }
 
-/// Continues a fallback after a call. If both directions are on TCP, the connection becomes an ordinary socket.
+/// Continues a fallback after a call on the connection. If both directions are on TCP, the connection becomes an
+/// ordinary socket.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
     if conn.has(flag::LEFT_TO_SETS) {
-        // A relative may have set this flag.
+        // A relative may have set this flag, and cannot change this process's epoll sets.
         sets::detached(at);
     }
     if conn.is_going_back() {
@@ -30,12 +31,14 @@ pub(crate) fn settle(at: Ref) {
     }
 }
 
-/// Nanoseconds that a non-blocking call waits for bytes that may have been reported to the program.
+/// Maximum number of nanoseconds that a non-blocking receive waits for bytes that may have been reported to the
+/// program as readable.
 const BRINGING_NS: u64 = 20_000_000;
 
-/// Returns true if TCP now has bytes that were unread on the VI, although TCP had none a moment ago. Another thread's
-/// call may have moved the bytes since they were reported to the program, and the kernel never withdraws such a
-/// report. A stopped peer puts none on TCP. Then the bytes are reported again when they arrive.
+/// Waits until the peer has put the VI's unread bytes on TCP, and returns true if TCP has bytes now. Called by a
+/// non-blocking receive that found no bytes on TCP. These bytes may have been reported to the program as readable
+/// before the fallback moved them, and the kernel never withdraws such a report. If the peer is stopped, returns
+/// false after [`BRINGING_NS`]. The bytes are reported again when they arrive.
 pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
     let conn = at.conn;
     if !conn.has(flag::RETURNING) {
@@ -59,23 +62,26 @@ pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
     false
 }
 
-/// Continues a fallback for an epoll set that watches the connection, or removes a connection that has left its VI.
+/// Continues the fallback of a connection that an epoll set watches. If the connection has left its VI, removes the
+/// connection from the epoll sets.
 pub(crate) fn settle_in_sets(at: Ref) {
     if at.is_attached_here() {
         settle(at);
     } else {
-        // A relative has moved the connection back, and knows only the entries that it has copies of.
+        // A relative has moved the connection back to TCP. The relative could remove only the entries of epoll sets
+        // that it has copies of.
         sets::detached(at);
     }
 }
 
-/// Takes a step of a fallback, because the thread that began it may have ended.
+/// Takes a step of a fallback, because the thread that began the fallback may have ended.
 #[cold]
 #[inline(never)]
 pub(crate) fn go_on(at: Ref) {
     let conn = at.conn;
     if process::is_borrowed() {
-        // The descriptor table belongs to the parent process.
+        // The calling process is a child of `vfork`, and the table of descriptors describes its parent's
+        // descriptors.
         return;
     }
     let Some(mut guard) = at.attached() else { return };
@@ -86,7 +92,8 @@ pub(crate) fn go_on(at: Ref) {
     }
 }
 
-/// Takes a step like [`go_on`], for a call that has found nothing to receive. The fallback ends after the call.
+/// Takes a step like [`go_on`], under the connection's lock, for a call that has found no bytes to receive. The
+/// fallback ends only after the call ([`settle`]).
 #[inline]
 pub(crate) fn go_on_under(guard: &mut Guard<'_>, fd: i32) {
     if guard.conn.has(flag::FALLING_BACK) {

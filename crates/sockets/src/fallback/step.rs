@@ -1,8 +1,8 @@
 //! One step of a fallback, under the connection's lock.
 //!
-//! No thread owns the work. The words that the two ends share and the connection's state show which steps are done.
-//! So any thread can take the next step. A thread that ends, is killed or leaves by `longjmp` between two steps
-//! leaves nothing behind.
+//! The connection's state, and the words that both ends share in the segment, show which steps have been taken. So
+//! any thread can take the next step. A thread may end, be killed or leave by `longjmp` between two steps without
+//! harm.
 
 use crate::conn::{Guard, flag};
 use crate::stream::failover::{self, Stands};
@@ -15,34 +15,34 @@ use sovia_proto::path::{self, Await, Rx, Seen};
 /// State of a connection after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The kernel has both directions.
+    /// Both directions are on TCP.
     Over,
-    /// The peer must do its part, or TCP has no room.
+    /// The fallback must wait, because the peer has not done its part or TCP has no room.
     Waits,
     /// The peer will not put the VI's unread bytes on TCP, so they must be read on the VI.
     Stays,
 }
 
-/// Takes a step in both directions.
+/// Takes a step of the fallback in both directions.
 ///
 /// # Errors
 /// [`Corrupt`] if the segment holds invalid values.
 fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     leaving::leave_sending(guard)?;
     let receiving = receiving(guard, fd)?;
-    // The peer may be falling back as well, and may wait for its unread bytes.
+    // The peer may be falling back as well. Then it may wait until this end has put the peer's unread bytes on TCP.
     let sending = returned::debt(guard, fd);
     Ok(match (receiving, sending) {
         (Step::Stays, _) => Step::Stays,
         (Step::Waits, _) | (_, Debt::Waits) => Step::Waits,
         (Step::Over, Debt::None) => Step::Over,
         (Step::Over, Debt::Unasked) if returned::refuse(guard) => Step::Over,
-        // The peer has just asked for its unread bytes.
+        // The refusal failed, because the peer has just asked for its unread bytes.
         (Step::Over, Debt::Unasked) => Step::Waits,
     })
 }
 
-/// Takes a step like [`step`]. A corrupt segment ends the connection.
+/// Takes a step like [`step`], but ends the connection if the segment is corrupt.
 pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
     step(guard, fd).unwrap_or_else(|Corrupt(_)| {
         stream::corrupt(guard.conn, fd);
@@ -50,7 +50,7 @@ pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
     })
 }
 
-/// Takes a step in the receiving direction.
+/// Takes a step of the fallback in the receiving direction.
 fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let conn = guard.conn;
     if failover::is_on(guard) {
@@ -70,18 +70,18 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     }
 }
 
-/// Checks a receiving direction that has no bytes left to find on the VI.
+/// Checks a receiving direction whose remaining bytes all come on TCP.
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     let conn = guard.conn;
     let mut awaited = leaving::awaits_on_tcp(guard);
     let has_ended =
         awaited != Await::Nothing && (conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd));
     if has_ended {
-        // Read again: the peer publishes its last state before its end.
+        // Read the peer's state again, because the peer publishes its last state just before it ends.
         awaited = leaving::awaits_on_tcp(guard);
     }
     match awaited {
-        // The peer died before it had put all unread bytes on TCP. The missing bytes are on the VI.
+        // The peer died before it had put all unread bytes on TCP. The missing bytes are still on the VI.
         Await::TakenBack | Await::Drained if has_ended => Step::Stays,
         Await::TakenBack | Await::Drained => Step::Waits,
         Await::Nothing => {
@@ -92,12 +92,13 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     }
 }
 
-/// Leaves the unread bytes on the VI once the peer has ended its part, and asks the peer to put them on TCP.
+/// Waits until the peer no longer sends on the VI. Then asks the peer to put the VI's unread bytes on TCP, and
+/// leaves the bytes on the VI.
 fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let conn = guard.conn;
     match reflected::verdict(guard) {
         Verdict::None => {}
-        // The present state does not count: the peer may put the bytes on TCP, and then end.
+        // Wait for the verdict, even if the peer has ended: it may have put the bytes on TCP before its end.
         Verdict::Pending => return Ok(Step::Waits),
         Verdict::Accepted => return Ok(go_on(guard, Rest::Returned)),
         Verdict::Refused => return Ok(go_on(guard, Rest::Kept)),
@@ -105,12 +106,12 @@ fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let mut unread = undelivered::look(guard)?;
     let has_ended = conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd);
     if unread.next == Next::More && has_ended {
-        // Packets that the peer published before its end are visible by now.
+        // Look again, because all packets that the peer published before its end are visible now.
         unread = undelivered::look(guard)?;
     }
     let seen = match unread.next {
-        // The bytes would be lost: the kernel resets the connection if the peer puts bytes on a shut-down TCP socket.
-        // A peer that has ended puts nothing there.
+        // Do not ask for bytes on TCP if this end is shut down: the kernel would reset the connection, and the
+        // bytes would be lost. A peer that has ended cannot put bytes on TCP either.
         Next::ToTcp if unread.bytes > 0 && (conn.is_shut() || has_ended) => Seen::Ended,
         Next::ToTcp => Seen::ToTcp,
         Next::Fin => Seen::Ended,
@@ -118,13 +119,14 @@ fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
         Next::More => return Ok(Step::Waits),
     };
     undelivered::leave(guard, &unread)?;
-    // Set the flag first: if this process dies, a relative must take no returned bytes off the VI.
+    // Set the flag before the answer. If this process dies in between, a relative must not read bytes on the VI
+    // that the peer also puts on TCP.
     conn.set(flag::RETURNING);
     let rest = undelivered::answer(guard, seen, unread.bytes);
     Ok(go_on(guard, rest))
 }
 
-/// Continues with the decision on the VI's unread bytes.
+/// Continues the fallback according to `rest`, the decision on the VI's unread bytes.
 fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
     let conn = guard.conn;
     match rest {
@@ -147,7 +149,7 @@ fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
     }
 }
 
-/// Stops waiting for a peer that does not end its part on the VI. The bytes there are read on the VI.
+/// Stops waiting for a peer that does not stop sending on the VI. The unread bytes are then read on the VI.
 pub(super) fn stop_waiting(guard: &Guard<'_>) {
     if leaving::awaits_answer(guard) {
         undelivered::answer(guard, Seen::Impatient, 0);
@@ -155,8 +157,8 @@ pub(super) fn stop_waiting(guard: &Guard<'_>) {
     }
 }
 
-/// Moves the receiving direction to TCP: a keeper has the VI's unread bytes ([`crate::rest`]), and no more bytes come
-/// there.
+/// Moves the receiving direction to TCP after a keeper has taken the VI's unread bytes ([`crate::rest`]). No more
+/// bytes come on the VI.
 pub(super) fn is_kept(guard: &mut Guard<'_>) {
     guard.conn.clear(flag::RETURNING);
     return_to_tcp(guard);

@@ -1,4 +1,4 @@
-//! Waits until connections are back on TCP, or cannot return.
+//! Waits until connections are back on TCP, or cannot return to TCP.
 
 use super::coming::COMING;
 use super::hand_over::{Keep, PROCESSES, hand_over, hands_over};
@@ -15,13 +15,13 @@ use sovia_proto::path::{Await, Rx};
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
 
-/// A connection that is falling back: its descriptor, and how long a thread waits for its peer.
+/// A connection that is falling back: a descriptor, the connection, and the start of the wait for the peer.
 type Coming = (i32, Ref, Patience);
 
-/// Result of one round, which visits each connection once.
+/// Result of one round, in which a thread visits each falling-back connection once.
 #[derive(Default)]
 struct Round {
-    /// Pairs of connections that are back on TCP.
+    /// Indices of the pairs whose connections have returned to TCP in this round.
     back: Vec<u32>,
     /// Connections whose unread bytes must go to keepers.
     staying: Vec<Coming>,
@@ -45,8 +45,8 @@ impl Round {
     }
 }
 
-/// Moves many connections back to TCP, like [`super::now`]. Their peers work on all connections at the same time, and
-/// a stopped peer is waited for only once.
+/// Moves many connections back to TCP, like [`super::now`] for each connection. The peers work on all connections
+/// at the same time, and the time limit for a stopped peer passes only once.
 pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     let mut coming: Vec<Coming> = Vec::new();
     for &(fd, at) in connections {
@@ -60,7 +60,8 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     while !coming.is_empty() {
         let mut round = Round::default();
         let waits = Waits::begin(false);
-        // The thread sleeps only on the futex word of the last connection, for at most [`DRAIN_NS`].
+        // Sleep only on the futex word of the last connection, for at most [`DRAIN_NS`]. Then visit all connections
+        // again.
         let mut last = None;
         coming.retain(|&one| {
             let visit = visit(one, cause, None, &waits);
@@ -85,7 +86,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         });
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
         left.append(&mut round.left);
-        // A peer that makes progress gets more time, however many connections it has.
+        // Restart the time limit of each peer that has moved a connection back in this round.
         for (_, at, patience) in &mut coming {
             if round.back.contains(&at.conn.pair.load(Ordering::Relaxed)) {
                 *patience = Patience::begin();
@@ -96,12 +97,12 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     give(connections, cause);
 }
 
-/// Leaves connections whose peers are stopped to a process of the library or to the progress thread, until the peers
-/// continue.
+/// Leaves connections whose peers are stopped to a process of the library or to the progress thread. That process
+/// or thread continues the fallbacks once the peers continue.
 fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
     match cause {
         _ if left.is_empty() => {}
-        // The unread bytes then arrive on TCP. Until then the new program finds nothing.
+        // The new program finds the unread bytes on TCP once the peer has continued, and no bytes before.
         Cause::Exec => {
             let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(left));
         }
@@ -109,9 +110,9 @@ fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
     }
 }
 
-/// Returns true if descriptors must become the ends of Unix sockets from which unread bytes are read. Such
+/// Returns true if the keepers' Unix sockets must replace the descriptors of connections with unread bytes. Such
 /// descriptors go to another program, or this process can no longer query keepers. A process that spawns a program
-/// keeps its own descriptors, and the program gets them unchanged.
+/// keeps its descriptors, and the program gets them unchanged.
 fn gives_ends(cause: Cause) -> bool {
     match cause {
         Cause::Exec
@@ -124,8 +125,8 @@ fn gives_ends(cause: Cause) -> bool {
     }
 }
 
-/// Replaces descriptors by ends from which unread bytes are read, for connections that have a keeper. From now on the
-/// holder of the descriptors cannot query keepers.
+/// Replaces the descriptors of connections that have a keeper by the keeper's Unix sockets, if the cause requires
+/// this ([`gives_ends`]). From now on, the holder of the descriptors cannot query keepers.
 pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
     if gives_ends(cause)
         && let Some(processes) = PROCESSES.get()
@@ -134,8 +135,9 @@ pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
     }
 }
 
-/// Returns true if the program that gets the connection will most likely use it, and not a relative of this process.
-/// (A child that executes a program passes on every descriptor that its parent has not closed.)
+/// Returns true if the program that gets the connection will most likely use the connection, rather than a relative
+/// of this process. A child of `vfork` passes to its program every descriptor that its parent has not closed, so
+/// the child's exec does not count.
 fn becomes_others(cause: Cause) -> bool {
     match cause {
         Cause::Exec => !process::is_borrowed(),
@@ -144,7 +146,8 @@ fn becomes_others(cause: Cause) -> bool {
     }
 }
 
-/// Visits connections whose unread bytes must go to keepers, with a function that moves these bytes.
+/// Starts keepers for the connections in `staying`, and visits each connection again with a function that moves its
+/// unread bytes to its keeper. Passes the result of each visit to `takes`.
 fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Coming, Visit<'_>)) {
     let Some(processes) = PROCESSES.get().filter(|_| !staying.is_empty()) else { return };
     let connections: Vec<(i32, Ref)> = staying.iter().map(|&(fd, at, _)| (fd, at)).collect();
@@ -157,7 +160,7 @@ fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Co
     });
 }
 
-/// Waits until a connection is back on TCP, or cannot return.
+/// Waits until one connection is back on TCP, or cannot return to TCP.
 pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
     let one = (fd, at, patience);
     let mut goes_on = true;
@@ -179,36 +182,37 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
 
 /// Result of a visit to a connection.
 enum Visit<'w> {
-    /// The futex word differs from this count as soon as there may be something to do.
+    /// The fallback must wait. The futex word changes from this value as soon as a visit may have something to do.
     Waits(&'w Bell, u32),
-    /// The connection is back on TCP. Contains the pair that it was on.
+    /// The connection is back on TCP. Contains the index of the pair that the connection was on.
     Back(u32),
     /// The unread bytes must go to a keeper.
     Stays,
     /// The connection stays on its VI, or another thread has continued the fallback.
     Settled,
-    /// The fallback continues when the peer acts. The peer is stopped, and relatives of this process share the connection. Or the
-    /// peer puts unread bytes on TCP, and this process reads them there.
+    /// The fallback continues when the peer acts. Either the peer is stopped, and relatives of this process share the
+    /// connection. Or the peer puts unread bytes on TCP, and this process reads the bytes there.
     Left,
     /// The peer is stopped, or died during the fallback. The caller must hand the connection over to a relay.
     HandsOver,
 }
 
-/// Returns true if only the peer has something left to do: it puts unread bytes of the VI on TCP, where calls receive them from now
-/// on.
+/// Returns true if only the peer has something left to do. The peer puts unread bytes of the VI on TCP, and from now on
+/// calls receive these bytes there.
 fn is_arriving(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.rx() == Rx::Back
         && leaving::awaits_on_tcp(guard) != Await::Nothing
         && returned::debt(guard, fd) == Debt::None
 }
 
-/// Returns true unless the kernel reports that no process holds the other end of the connection. While TCP has no
-/// room for earlier bytes, the peer's FIN does not show on this socket.
+/// Returns true unless the kernel reports that no process holds the other end of the connection. The peer's FIN may
+/// be missing on this socket: the FIN does not arrive while TCP has no room for earlier bytes.
 fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::DEAD | flag::REFLECTED) || meeting::peer_is_held(guard.conn, fd)
 }
 
-/// Moves a connection one step further. `keep` moves the unread bytes to a keeper; `None` until a keeper is needed.
+/// Takes one step of a connection's fallback. `keep` moves the unread bytes to a keeper. `keep` is `None` in the
+/// first visit, before a keeper has been started.
 fn visit<'w>(
     (named, at, patience): Coming,
     cause: Cause,
@@ -216,7 +220,8 @@ fn visit<'w>(
     waits: &'w Waits,
 ) -> Visit<'w> {
     let conn = at.conn;
-    // Another thread may have continued the fallback or closed the connection.
+    // Without a guard, the connection has no VI here any more: another thread has ended the fallback or closed the
+    // connection.
     let Some(mut guard) = at.attached() else { return Visit::Settled };
     let fd = table::current(named, at);
     let bell = listeners::reader_bell(&guard, waits);
@@ -228,7 +233,7 @@ fn visit<'w>(
         came = step_or_end(&mut guard, fd);
     }
     if came == Step::Stays && gives_ends(cause) && is_others(conn) {
-        // Either a relative or the program may read these bytes.
+        // Both a relative and the program may have to read the unread bytes, so a keeper must hold the bytes.
         match keep {
             None if PROCESSES.get().is_some() => return Visit::Stays,
             Some(keep) if keep(&mut guard, named) => {
@@ -250,11 +255,11 @@ fn visit<'w>(
         Step::Waits if cause.stays_here() && is_arriving(&mut guard, fd) => Visit::Left,
         Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
         Step::Stays | Step::Waits => {
-            // Relatives continue to read: on TCP while the remaining bytes arrive there, or on the VI. A relay would
-            // take bytes for this process's descriptors that a relative may have to read.
+            // If relatives share the connection, start no relay: a relay would take bytes that a relative may have
+            // to read. The relatives continue to read, on the VI or on TCP, where remaining bytes arrive.
             let is_left_to_others = !cause.leaves_everything() && is_others(conn);
             if is_left_to_others && becomes_others(cause) && failover::misleads(&guard) {
-                // An error is better than wrong bytes.
+                // End the connection with an error, because the program would read wrong bytes from the socket.
                 failover::end(&guard, fd);
                 drop(guard);
                 detach(at);
@@ -265,7 +270,7 @@ fn visit<'w>(
                 return Visit::Settled;
             }
             if is_left_to_others {
-                // The progress thread continues when the peer answers.
+                // The progress thread continues the fallback when the peer answers.
                 if process::is_borrowed() {
                     COMING.store(true, Ordering::Relaxed);
                     return Visit::Settled;
