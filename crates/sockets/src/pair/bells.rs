@@ -1,25 +1,25 @@
-//! Notification sockets: they replace doorbells for peers by rule, and report this process's death to them.
+//! Notification sockets: they replace doorbells for peers by rule, and report this process's death to such peers.
 //!
 //! A doorbell is an eventfd, and all processes that have it share one open file description. Another user's process
 //! could make the eventfd blocking, and so block every process that writes to it. So each peer by rule gets
 //! *notification sockets* of its own. For each doorbell, the peer gets one end of a pair of connected sockets, and
 //! this process keeps the other end. The peer notifies this process by sending a byte, and never waits ([`ring`]).
-//! The peer may fill its end, shut it down or close it. Then only the peer's own notifications are lost.
+//! The peer may fill, shut down or close its end. Then only the peer's own notifications are lost.
 //!
-//! **No lock that another user can hold.** A process can hold a lock of any file that it has. A process holds a
-//! pipe's lock during a splice that does not end. Likewise, a process holds a socket's lock during a receive into
-//! memory whose page never comes. A call that needs the same lock then sleeps, and no signal or flag ends the sleep.
-//! Both ends of a pipe share one lock. A socket has a lock for receiving, which sending to the socket does not take.
-//! So this process receives only from sockets that no other process has. On a socket that came from a peer by rule,
-//! this process only sends. It does not even look at the socket's unread bytes. It does not close the socket either,
-//! because the peer may have sent something there that takes long to close. A separate thread closes such sockets
+//! **No lock that another user can hold.** A process can hold the kernel's lock of any file that the process has
+//! open. It holds a pipe's lock during a splice that does not end. It holds a socket's lock during a receive into
+//! memory whose page never comes. A call of another process that needs the same lock then sleeps, and no signal or
+//! flag ends the sleep. Both ends of a pipe share one lock. A socket has a lock for receiving, which sending to the
+//! socket does not take. So this process receives only from sockets that no other process has. On a socket that
+//! came from a peer by rule, this process only sends. It does not even query the socket's unread bytes. Closing the
+//! socket may take long, because the peer may have sent descriptors to it. So a separate thread closes such sockets
 //! ([`crate::closer`]).
 //!
-//! **No missed wake-up.** Each byte that arrives is an event in each epoll instance that watches the receiving end,
-//! edge-triggered. The instance also asks for [`libc::EPOLLOUT`], which always holds because nothing is sent from
-//! that end. So the event persists even if another thread has taken the byte. A thread that gets an event takes the
-//! bytes before it looks for events of connections ([`heard`]). A notification that finds no room is not lost: a
-//! thread takes the unread bytes later, and then looks for events.
+//! **No missed wake-up.** Each byte that arrives is an edge-triggered event in each epoll instance that watches the
+//! receiving end. The instance also asks for [`libc::EPOLLOUT`], which always holds because nothing is sent from
+//! the receiving end. So the event is reported even if another thread has already read the byte. A thread that gets
+//! an event reads the bytes before it looks for events of connections ([`heard`]). A notification that finds the
+//! socket full is not lost. A thread will read the earlier bytes, and then look for events.
 
 use super::doors;
 use super::table::get;
@@ -37,17 +37,18 @@ pub(crate) const HANDED: usize = DOORBELLS + 1;
 pub(super) struct Bells {
     /// Receiving ends, each in place of the doorbell with the same index.
     hears: [Fd; DOORBELLS],
-    /// This process's end of the pair that reports the family's death. Forked children inherit it, and exec closes
-    /// it.
+    /// This process's end of the pair of sockets that reports the family's death. Forked children inherit this end,
+    /// and an exec closes it.
     life: Fd,
-    /// The other ends, until the peer has them.
+    /// The ends for the peer, until the peer has received them.
     handed: RobustBox<Option<[Fd; HANDED]>, { rank::FILE }>,
 }
 
-/// First value of notification sockets' user data in epoll instances. No pointer has such a value, and a program is
-/// unlikely to choose it as a number.
+/// Lowest value of a notification socket's user data in epoll instances. No pointer has such a value, and a program
+/// is unlikely to choose such a number.
 const FIRST: u64 = 0xd5_0b1a_d000_0000;
-/// Number of user data values: the doorbell's index in the lowest three bits, the pair's index above them.
+/// Number of values for the user data of notification sockets. Above [`FIRST`], the lowest three bits are the
+/// doorbell's index, and the higher bits are the pair's index.
 const DATA: u64 = 1 << 16;
 const DOOR_BITS: u32 = 3;
 const _: () = assert!(DOORBELLS <= 1 << DOOR_BITS);
@@ -64,10 +65,10 @@ impl Bells {
         let pair = || {
             let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
             let [own, its] = call::socketpair(libc::AF_UNIX, kind).ok()?.map(Fd::adopt);
-            // From Linux 6.16 on, the socket refuses descriptors. A thread would have to close them.
+            // Let the socket refuse descriptors, which a thread would have to close. This works from Linux 6.16 on.
             let _ = call::setsockopt(own.raw(), libc::SOL_SOCKET, datagram::SO_PASSRIGHTS, &0i32);
-            // On older kernels, the receiving thread would close descriptors that came with out-of-band data. Inline
-            // data avoids this.
+            // Receive out-of-band data inline. Otherwise, on older kernels, the receiving thread would close
+            // descriptors that came with such data.
             let _ = call::setsockopt(own.raw(), libc::SOL_SOCKET, libc::SO_OOBINLINE, &1i32);
             (own.is_high() && its.is_high()).then_some((own, its))
         };
@@ -86,18 +87,18 @@ impl Bells {
         self.hears[door as usize % DOORBELLS].raw()
     }
 
-    /// Returns the ends for the peer, until the peer has them.
+    /// Returns the ends for the peer, or `None` once the peer has received them.
     pub(super) fn to_hand_over(&self) -> Option<[i32; HANDED]> {
         self.handed.with(|handed| handed.as_ref().map(|ends| ends.each_ref().map(Fd::raw)))
     }
 
-    /// Closes this process's copies of the ends that the peer has received. Then this process's ends hang up when the
-    /// peer closes its own.
+    /// Closes this process's copies of the ends that the peer has received. Then this process's end of a socket
+    /// pair hangs up when the peer closes the other end.
     pub(super) fn handed_over(&self) {
         drop(self.handed.with(Option::take));
     }
 
-    /// Releases all sockets. Their descriptor numbers stay in use, for files that no other process has.
+    /// Closes all sockets. Their descriptor numbers stay in use, for new files that no other process has.
     pub(super) fn sever(&self) {
         self.handed_over();
         self.shut();
@@ -121,15 +122,16 @@ impl Drop for Bells {
     }
 }
 
-/// Takes the unread bytes off a notification socket. Returns true if there were any.
+/// Takes the unread bytes off a notification socket. Returns true if there were unread bytes.
 #[cold]
 #[inline(never)]
 fn empty(end: &Fd) -> bool {
-    // Enough for all bytes of an honest peer. A peer that sends more wakes threads for longer.
+    // Maximum number of receives, enough for all bytes of an honest peer. Further bytes stay unread, and only wake
+    // threads again.
     const TURNS: usize = 16;
     let (mut bytes, mut any) = ([0; 64], false);
     for _ in 0..TURNS {
-        // Descriptors that came with the bytes are closed by a separate thread, because that may take long.
+        // A separate thread closes descriptors that came with the bytes, because closing may take long.
         let Ok(received) = datagram::receive_message(end.raw(), &mut bytes) else { break };
         any |= received.len > 0;
         if received.len < bytes.len() && received.fds.is_empty() {
@@ -145,7 +147,8 @@ pub(crate) fn is_end(fd: &Fd) -> bool {
     let word = |name| call::getsockopt::<i32>(fd.raw(), libc::SOL_SOCKET, name);
     word(libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
         && word(libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
-        // The other end of a socket with a name may be a service, which would take the bytes for a message.
+        // Refuse a socket whose other end has a name. The other end may be a service, to which a notification would
+        // be a message.
         && call::has_nameless_peer(fd.raw())
 }
 
@@ -157,12 +160,13 @@ pub(super) fn sever_end(fd: &Fd) {
     drop(copy);
 }
 
-/// Notifies a peer by rule.
+/// Notifies a peer by rule, by a byte on its notification socket.
 pub(super) fn ring(fd: &Fd) {
     let _ = call::send(fd.raw(), &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
 }
 
-/// Returns true if an event with this user data is one of a notification socket. Takes the socket's unread bytes.
+/// Returns true if an event with this user data came from a notification socket. If so, takes the unread bytes off
+/// that socket.
 #[inline]
 pub(crate) fn heard(data: u64) -> bool {
     let number = data.wrapping_sub(FIRST);
@@ -179,17 +183,17 @@ fn take_from(number: u32) {
         && let Some(bells) = &pair.bells
     {
         let end = &bells.hears[(number & ((1 << DOOR_BITS) - 1)) as usize % DOORBELLS];
-        // An instance that begins to watch a socket reports an event without a notification.
+        // There may be no bytes: an epoll instance also reports an event when it begins to watch a socket.
         if empty(end) && pair.has_doors() {
-            // The peer has sent a notification, so it has its ends, and this process has the peer's.
+            // The peer has sent a notification, so the peer has received its ends of the sockets.
             bells.handed_over();
         }
     }
 }
 
 impl Pair {
-    /// Makes an epoll instance report notifications of this pair's peer for a doorbell, if the peer is a peer by
-    /// rule. `index` is the pair's index.
+    /// Adds this pair's notification socket for a doorbell to an epoll instance, if the peer is a peer by rule.
+    /// `index` is the pair's index, and `door` the doorbell's.
     pub(crate) fn listen(&self, index: u32, epoll: i32, door: u32) {
         if let Some(bells) = &self.bells {
             let door = door % DOORBELLS as u32;
@@ -205,21 +209,22 @@ impl Pair {
         }
     }
 
-    /// Removes the pair's sockets from every instance that [`doors::epoll_of_door`] made. Called before the pair
-    /// goes.
+    /// Removes the pair's sockets from every instance that [`doors::epoll_of_door`] made. Called before the pair is
+    /// unmapped.
     pub(super) fn leave_instances(&self) {
         doors::each_epoll(|epoll, door| self.listen_no_more(epoll, door));
     }
 }
 
-/// Makes existing instances report the notifications of a new pair's peer, for threads that already sleep.
+/// Adds a new pair's notification sockets to existing epoll instances, because threads may already sleep in these
+/// instances.
 pub(super) fn listen_to(index: u32) {
     if let Some(pair) = get(index) {
         doors::each_epoll(|epoll, door| pair.listen(index, epoll, door));
     }
 }
 
-/// Makes a new instance report the notifications of every peer by rule for a doorbell.
+/// Adds the notification sockets of all pairs for a doorbell to a new epoll instance.
 pub(super) fn listen_to_all(epoll: i32, door: u32) {
     each(|index, pair| pair.listen(index, epoll, door));
 }

@@ -44,48 +44,50 @@ pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
     EPOLLS.with(|epolls| {
-        // The program may have closed an instance's descriptor, and its number now means this instance.
+        // Remove an old entry with the same descriptor number. The program may have closed the old instance's
+        // descriptor.
         epolls.retain(|&(fd, ..)| fd != epoll.raw());
         epolls.push((epoll.raw(), index, token));
     });
-    // A pair that is added at this moment is covered by this call or by [`bells::listen_to`].
+    // Add the notification sockets of all pairs. If another thread adds a pair at this moment, this call or
+    // [`bells::listen_to`] adds the new pair's socket.
     bells::listen_to_all(epoll.raw(), index);
     Some(epoll)
 }
 
-/// Closes an instance that [`epoll_of_door`] made.
+/// Closes an epoll instance that [`epoll_of_door`] made.
 pub(crate) fn leave_door(epoll: i32) {
     EPOLLS.with(|epolls| epolls.retain(|&(fd, ..)| fd != epoll));
     drop(Fd::keep(epoll));
 }
 
 per_engine! {
-    /// Instances that [`epoll_of_door`] has made in this process: descriptor, doorbell and token.
+    /// Epoll instances that [`epoll_of_door`] has made in this process: descriptor, doorbell and token of each.
     pub(super) static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
 }
 
-/// Calls `f` with each of these instances and its doorbell.
+/// Calls `f` with each epoll instance that [`epoll_of_door`] made, and with the index of its doorbell.
 pub(super) fn each_epoll(f: impl Fn(i32, u32)) {
     EPOLLS.with(|epolls| epolls.iter().for_each(|&(epoll, index, _)| f(epoll, index)));
 }
 
-/// Forgets the instances in a forked child, because they are its parent's.
+/// Forgets the epoll instances in a forked child, because the instances belong to its parent.
 pub(super) fn forked() {
     EPOLLS.with(Vec::clear);
 }
 
-/// Fork prepare: see [`super::hold`].
+/// Called before fork: locks the list of epoll instances.
 pub(super) fn hold() {
     EPOLLS.hold();
 }
 
-/// After fork, in parent and child.
+/// Called after fork, in parent and child: unlocks the list of epoll instances.
 pub(super) fn release() {
     EPOLLS.release();
 }
 
-/// Replaces this process's doorbells, at the same descriptor numbers: peers and a forked child's parent have the old
-/// ones. Wakes the threads that sleep on them.
+/// Replaces this process's doorbells by new eventfds with the same descriptor numbers, because other processes have
+/// the old ones. Wakes the threads that sleep on the doorbells.
 pub(crate) fn renew() {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     EPOLLS.with(|epolls| {
@@ -110,13 +112,13 @@ pub(crate) fn renew() {
     });
 }
 
-/// Returns the doorbell for the epoll set or sleeper with this number. The first doorbell belongs to the progress
-/// thread, the last to the handler thread.
+/// Returns the index of the doorbell for the epoll set or sleeper with this number. The first doorbell belongs to
+/// the progress thread, the last to the handler thread.
 pub(crate) fn door_for(number: u32) -> u32 {
     1 + number % (DOORBELLS as u32 - 2)
 }
 
-/// Returns all doorbells, to be sent to a peer.
+/// Returns the descriptors of all doorbells of this process, for sending to a peer.
 pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
     let mut all = [0; DOORBELLS];
     for (i, fd) in all.iter_mut().enumerate() {

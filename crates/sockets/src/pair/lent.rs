@@ -5,9 +5,10 @@ use crate::per_engine::per_engine;
 use crate::table::Ref;
 use sovia_sync::{RobustBox, rank};
 
-/// A VI that its connection has left. The pair keeps its index in the table meanwhile.
+/// A VI that its connection has left, with slots that are still lent. The pair keeps its index in the table until
+/// the last slot is returned.
 struct Left {
-    /// The connection that has left.
+    /// The connection that has left the VI.
     at: Ref,
     pair: u32,
     vi: u32,
@@ -22,9 +23,9 @@ per_engine! {
 /// Way in which a connection leaves its VI.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
-    /// The connection has ended. `used` says how much memory its direction has used.
+    /// The connection has ended. `used` says how much memory of its direction the connection has used.
     Ended { used: Used },
-    /// Only this process has left the connection.
+    /// This process has left the connection, and relatives may still have it.
     Vacated,
 }
 
@@ -35,8 +36,8 @@ fn now_leave(pair: &Pair, vi: u32, how: How) {
     }
 }
 
-/// Makes a connection leave its VI. If the program has lent slots, the connection leaves when the last slot is
-/// returned.
+/// Makes a connection leave its VI. If `loans` slots of the VI are lent to the program, the connection leaves when
+/// the program has returned the last slot.
 pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: How) {
     if loans == 0 {
         now_leave(pair, vi, how);
@@ -45,7 +46,8 @@ pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: 
     }
 }
 
-/// Returns a lent slot of a VI that its connection has left.
+/// Records that the program has returned a slot of a VI that its connection has left. The last returned slot ends
+/// the use of the VI.
 pub(crate) fn came_back(at: Ref) {
     let last = LEFT.with(|left| {
         let i = left.iter().position(|one| one.at.same(at))?;
@@ -59,12 +61,13 @@ pub(crate) fn came_back(at: Ref) {
     }
 }
 
-/// Forgets all loans, because every pair is taken out of the table. Slots that are returned later have no effect.
+/// Forgets all loans, because every pair is taken out of the table. A slot that the program returns later has no
+/// effect.
 pub(super) fn forget() {
     LEFT.with(Vec::clear);
 }
 
-/// Forgets the loans in a forked child, because they are its parent's.
+/// Forgets the loans in a forked child, because the slots are lent to its parent.
 pub(super) fn forked() {
     for one in LEFT.with(core::mem::take) {
         if let Some(pair) = super::get(one.pair) {
@@ -73,12 +76,12 @@ pub(super) fn forked() {
     }
 }
 
-/// Fork prepare: see [`crate::fork`].
+/// Called before fork: locks the list of lent VIs.
 pub(crate) fn hold() {
     LEFT.hold();
 }
 
-/// After fork, in parent and child.
+/// Called after fork, in parent and child: unlocks the list of lent VIs.
 pub(crate) fn release() {
     LEFT.release();
 }

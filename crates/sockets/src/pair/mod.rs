@@ -58,10 +58,11 @@ pub(crate) fn completed() -> u32 {
 /// Number of bytes that a VI's last connection may leave in memory, in each range of the segment.
 pub(crate) const KEPT: usize = 4 << 10;
 
-/// Maximum number of pairs with peers by rule of one user, so that other users find room in the table.
+/// Maximum number of pairs with peers by rule of one user, so that peers of other users find room in the table.
 const OF_ONE_USER: usize = table::PAIRS / 2;
 
-/// Bit of `refs`: the pair has been taken out of the table, so no connection may attach or request a VI.
+/// Bit of `refs` that is set once the pair has been taken out of the table. Then no connection may attach to the
+/// pair or request a VI.
 const OUT: u32 = 1 << 31;
 
 /// A shared segment with one other process, and this process's data about that process.
@@ -74,15 +75,15 @@ pub struct Pair {
     /// This process's side of the segment.
     pub side: SideIndex,
     pub(crate) peer: Process,
-    /// Process that made the pair: this one, or an ancestor.
+    /// Process that made the pair: this process or an ancestor.
     maker: Process,
     /// Address at which the peer has accepted connections of this process.
     server: Option<SocketAddr>,
-    /// Peer's user, if the peer is a peer by rule. Such a peer may write anything into the segment, and may keep its
-    /// descriptors for ever.
+    /// User id of the peer, if the peer is a peer by rule. Such a peer may write anything into the segment, and may
+    /// keep its descriptors for ever.
     pub(crate) other_user: Option<u32>,
-    /// Set if the agent introduced the two processes. Then one of them may be unable to query the kernel for the
-    /// other's sockets.
+    /// Set if the agent introduced the two processes. Then one process may be unable to query the kernel for the
+    /// other process's sockets.
     is_far: bool,
     /// Set if the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
     is_nic: bool,
@@ -90,24 +91,25 @@ pub struct Pair {
     bells: Option<bells::Bells>,
     /// The peer's doorbells; for a peer by rule, the peer's ends of notification sockets.
     doors: OnceLock<[Fd; DOORBELLS]>,
-    /// Names from which offers were sent. The peer's doorbells come to one of them.
+    /// Rendezvous names from which this pair was offered. The peer's doorbells come to one of these names.
     greetings: RobustBox<Vec<(Link, Arc<Datagram>)>, { rank::OFFERS }>,
-    /// File of the segment, until the peer has it.
+    /// File of the segment, until the peer has the segment.
     pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
-    /// For each VI: the connection on it (`places::Occupant`), or `places::RESERVED` if a connection has requested
-    /// it.
+    /// For each VI: the connection on the VI (`places::Occupant`), or `places::RESERVED` if a connection has
+    /// requested the VI.
     conns: Box<[AtomicU64]>,
-    /// Upper bound of the number of requested VIs in `conns`.
+    /// Number of entries in `conns` that are `places::RESERVED`, or a larger number.
     reserved: AtomicU32,
     /// Number of connections of this process that are attached or have requested a VI, and the bit [`OUT`]. A
-    /// connection with a request knows the pair by its index in the table. So no other pair gets this index while a
-    /// connection is counted.
+    /// connection with a request knows the pair only by the pair's index in the table. So the pair keeps this index
+    /// while a connection is counted.
     refs: AtomicU32,
-    /// Bits of the ready lists that this process uses.
+    /// Bitmap of the ready lists that this process uses.
     ready_lists: AtomicU32,
     /// Set after the segment was found corrupt: its ready lists may have missed events.
     pub(crate) suspect: AtomicBool,
-    /// Set while the peer takes requests. Cleared when the peer leaves a request that granted its VI unanswered.
+    /// Set once the peer has answered a request. Cleared when the peer leaves a request unanswered that granted the
+    /// VI as well.
     pub(crate) answers: AtomicBool,
     /// Set once the peer has let a fallback time out, until the peer answers another fallback.
     pub(crate) silent: AtomicBool,
@@ -141,8 +143,8 @@ pub(crate) fn begin_anew() {
     ME.store(0, Ordering::Release);
 }
 
-/// Gives a forked child its own identity. The child keeps the doorbells, which the peers of older pairs use. Such a
-/// doorbell may also wake a relative, which finds no event and sleeps again.
+/// Gives a forked child its own identity. The child keeps its parent's doorbells, because the peers of inherited
+/// pairs ring them. Such a doorbell may also wake a relative, which finds no event and sleeps again.
 pub(crate) fn forked() {
     begin_anew();
     doors::forked();
@@ -155,7 +157,7 @@ pub(crate) fn forked() {
     });
 }
 
-/// Adds a pair and returns its index. The caller has made room ([`make_room`]).
+/// Adds a pair and returns its index. The caller must call [`make_room`] first.
 pub(crate) fn add(
     segment: Segment,
     file_id: (u64, u64),
@@ -182,14 +184,14 @@ pub(crate) fn add_nic(segment: Segment, file_id: (u64, u64), nic: Process) -> Op
     insert(Pair { is_nic: true, ..Pair::new(segment, file_id, 0, nic, None) })
 }
 
-/// Fork prepare: no thread changes the table until [`release`].
+/// Called before fork: keeps other threads from changing the table until [`release`].
 pub(crate) fn hold() {
     CHANGE.lock();
     doors::hold();
     left::hold();
 }
 
-/// After fork, in parent and child.
+/// Called after fork, in parent and child: releases what [`hold`] locked.
 pub(crate) fn release() {
     left::release();
     doors::release();
@@ -218,7 +220,8 @@ impl Pair {
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
             file: RobustBox::new(None),
-            // On the heap: a rendezvous runs on the program's stack.
+            // Allocate the entries on the heap, because a rendezvous runs on the program's stack, which may be
+            // small.
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
             reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
@@ -240,10 +243,10 @@ impl Pair {
     }
 
     /// Returns true if the peer lives and has not left the pair, as far as this process knows. If the peer has just
-    /// died, a request to it stays unanswered.
+    /// died, the result may be wrong. Then a request to the peer stays unanswered.
     pub(crate) fn peer_seems_there(&self) -> bool {
         if !self.has_doors() {
-            // No descriptor reports the peer's death yet.
+            // Ask the kernel, because no descriptor reports the peer's death yet.
             return self.peer_is_there();
         }
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
@@ -255,33 +258,34 @@ impl Pair {
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
             && match self.other_user {
                 None => call::process_exists(self.peer.pid),
-                // The peer's process id may have no meaning in this PID namespace.
+                // Do not use the peer's process id, which may have no meaning in this PID namespace. Descriptors
+                // report the peer's death.
                 Some(_) if self.has_doors() || self.side != 0 => {
                     !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
                 }
-                // Nothing reports the death of a peer that has not answered. The pair goes with the last connection
-                // that waits for an answer.
+                // No descriptor reports the death of a peer by rule that has not answered. So the peer counts as
+                // alive, until the last connection that waits for an answer leaves the pair.
                 Some(_) => true,
             }
     }
 
-    /// Returns true while this process offers a pair that it has made, and the peer has not answered.
+    /// Returns true if this process offers a pair that it has made, and the peer has not answered yet.
     pub(crate) fn is_on_offer(&self) -> bool {
         self.side == 0 && self.is_own() && !self.is_nic && !self.has_doors()
     }
 
-    /// Returns true if a connection of this process is on a VI of this pair, or has requested one.
+    /// Returns true if a connection of this process is on a VI of this pair, or has requested such a VI.
     pub(crate) fn has_requests(&self) -> bool {
         self.conns.iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
     }
 
-    /// Calls `f` with the names from which offers were sent.
+    /// Calls `f` with the names from which this pair was offered.
     pub(crate) fn with_offers<R>(&self, f: impl FnOnce(&mut Vec<(Link, Arc<Datagram>)>) -> R) -> R {
         self.greetings.with(f)
     }
 
-    /// Leaves the pair for good. Gives back this process's ready lists, marks this side as gone, and severs all
-    /// descriptors of the pair.
+    /// Leaves the pair for good. Frees this process's ready lists and marks this side as gone. Replaces the sockets
+    /// and doorbells behind all descriptors of the pair.
     fn leave_for_good(&self) {
         let side = self.segment.side(self.side);
         let ready_lists = self.ready_lists.swap(0, Ordering::AcqRel);
@@ -305,11 +309,12 @@ impl Pair {
         }
     }
 
-    /// Keeps the peer's doorbells. Returns false if the pair has doorbells already, or if `fds` are not all of them.
+    /// Stores the peer's doorbells. Returns false if the pair has doorbells already, or if `fds` has the wrong
+    /// number of descriptors or a low descriptor number.
     pub(crate) fn keep_doors(&self, fds: Vec<Fd>) -> bool {
         let Ok(doors) = <[Fd; DOORBELLS]>::try_from(fds) else { return false };
         if !doors.iter().all(Fd::is_high) {
-            // The program needs the lower descriptor numbers.
+            // The program needs the low descriptor numbers.
             return false;
         }
         let kept = self.doors.set(doors).is_ok();
@@ -324,7 +329,7 @@ impl Pair {
         self.bells.as_ref()?.to_hand_over()
     }
 
-    /// Closes this process's copies of the ends that a peer by rule has received.
+    /// Closes this process's copies of the sockets that a peer by rule has received.
     pub(crate) fn is_equipped(&self) {
         if let Some(bells) = &self.bells {
             bells.handed_over();
@@ -335,13 +340,13 @@ impl Pair {
         self.doors.get().is_some()
     }
 
-    /// Returns true if this process made the pair, and not an ancestor.
+    /// Returns true if this process made the pair. Returns false if an ancestor made the pair before a fork.
     pub(crate) fn is_own(&self) -> bool {
         self.maker == me()
     }
 
-    /// Returns true if spinning may save time. Spinning is useless with one processor, and if peer and this thread
-    /// run on the same processor.
+    /// Returns true if a thread that waits for the peer may save time by spinning. Spinning is useless with one
+    /// processor, and if the peer and the calling thread run on the same processor.
     #[inline]
     pub(crate) fn worth_spinning(&self) -> bool {
         if config::cpus() < 2 {

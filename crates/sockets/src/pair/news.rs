@@ -10,10 +10,11 @@ use sovia_sys::call;
 use via_shm::layout::DOORBELLS;
 use via_shm::ready_list::Bell;
 
-/// A NIC's ready list in each segment.
+/// Index of the ready list that a NIC uses in each segment.
 const NIC_READY_LIST: u32 = 0;
 
-/// Notifies ready lists of the peer that a connection has an event. Wakes sleeping owners.
+/// Sets the connection's bit in the peer's ready lists that the bitmap `ready_lists` names. Wakes the owners of
+/// these lists if they sleep.
 #[inline]
 pub(crate) fn notify(guard: &Guard<'_>, ready_lists: u32) {
     if let Some(pair) = of(guard) {
@@ -22,7 +23,8 @@ pub(crate) fn notify(guard: &Guard<'_>, ready_lists: u32) {
     }
 }
 
-/// Notifies ready lists of this process and its family that a connection has an event. Wakes sleeping owners.
+/// Sets the connection's bit in the ready lists of this process and its family that the bitmap `ready_lists` names.
+/// Wakes the owners of these lists if they sleep.
 pub(crate) fn notify_own(guard: &Guard<'_>, ready_lists: u32) {
     if let Some(pair) = of(guard) {
         let vi = guard.conn.vi.load(Ordering::Relaxed);
@@ -35,7 +37,8 @@ pub(crate) fn notify_own(guard: &Guard<'_>, ready_lists: u32) {
 }
 
 impl Pair {
-    /// Notifies a NIC of an event on a VI for which its doorbell was not rung. Other peers are not notified.
+    /// Notifies the peer of a change on a VI, if the peer is a NIC. A peer that is not a NIC needs no notification
+    /// of such a change.
     pub(crate) fn tell_nic(&self, vi: u32) {
         if self.is_nic {
             self.mark(self.side ^ 1, vi, 1 << NIC_READY_LIST, |door| self.ring(door));
@@ -62,12 +65,13 @@ impl Pair {
         self.towards(self.side, vi).marked()
     }
 
-    /// Returns the futex word that holds the time of the last mark of a VI for a side.
+    /// Returns the futex word that also holds the time at which the VI's bit was last set in a ready list of
+    /// `side`.
     fn towards(&self, side: SideIndex, vi: u32) -> &Bell {
         &self.segment.direction(vi, side ^ 1).bell
     }
 
-    /// Notifies the peer by one of its doorbells.
+    /// Notifies the peer by its doorbell with this index, or by the notification socket in place of this doorbell.
     pub(crate) fn ring(&self, index: u32) {
         if let Some(doors) = self.doors.get() {
             crate::stats::rang();

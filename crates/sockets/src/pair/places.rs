@@ -1,8 +1,8 @@
 //! Occupancy of VIs: which connection of this process is on which VI of a segment.
 //!
-//! Each process has its own table for each segment. A forked child has a copy of its parent's tables. A process that
-//! moves a connection off its VI for all relatives can clear only its own entry. The relatives find their entries
-//! void when they next look.
+//! Each process has its own table for each segment. A forked child has a copy of its parent's tables. A process can
+//! move a connection off its VI for all relatives, but can clear only the entry in its own table. A relative clears
+//! the entry in its table when it next looks at the entry ([`Pair::reclaim`]).
 
 use super::{KEPT, OUT, Pair, Pending, Progress, Used, get};
 use crate::conn::Phase;
@@ -13,13 +13,13 @@ use core::sync::atomic::Ordering;
 use via_shm::layout::VIS;
 use via_shm::request::DISCRIMINATOR;
 
-// Both processes fill the table of requests with encoded links.
+// The discriminator of each request in the segment's table is an encoded link.
 const _: () = assert!(LINK_LEN == DISCRIMINATOR);
 
-/// Value of an entry whose VI a connection has requested.
+/// Value of an entry if a connection has requested the entry's VI.
 const RESERVED: u64 = u32::MAX as u64;
 
-/// Bit of an entry whose connection this process is moving off the VI.
+/// Bit that is set in an entry while this process moves the entry's connection off the VI.
 const LEAVING: u64 = 1 << 63;
 
 /// An entry for a connection on a VI: the index of the connection's slot plus one, and the slot's generation.
@@ -31,7 +31,7 @@ impl Occupant {
         Occupant(u64::from(at.generation & 0xff_ffff) << 32 | u64::from(at.index + 1))
     }
 
-    /// Returns the connection in an entry, unless this process is moving it off the VI.
+    /// Returns the connection in an entry, unless this process is moving the connection off the VI.
     fn from(word: u64) -> Option<Occupant> {
         (word & LEAVING == 0 && !matches!(word, 0 | RESERVED)).then_some(Occupant(word))
     }
@@ -41,7 +41,7 @@ impl Occupant {
     }
 
     /// Returns true if the connection has left its VI for good. A connection that is about to attach has the phase
-    /// `Candidate`.
+    /// `Candidate`, and has not left.
     fn has_left(self) -> bool {
         family::conn(self.index()).is_none_or(|conn| {
             !conn.is_generation((self.0 >> 32) as u32)
@@ -50,7 +50,7 @@ impl Occupant {
     }
 }
 
-/// A pair that keeps its index in the table while this object lives.
+/// Keeps a pair at its index in the table while this object lives.
 #[derive(Debug)]
 pub(crate) struct Pinned(u32);
 
@@ -69,20 +69,22 @@ impl Drop for Pinned {
 }
 
 impl Pair {
-    /// Keeps the pair at `index`, its index in the table. Returns `None` if the pair has been taken out of the table.
+    /// Keeps the pair at its present index in the table until the result is dropped. `index` is this index. Returns
+    /// `None` if the pair has been taken out of the table.
     pub(crate) fn pin(&self, index: u32) -> Option<Pinned> {
         self.count_in().then_some(Pinned(index))
     }
 
-    /// Enters a connection for a VI. Returns false if the pair has been taken out of the table. Also returns false if
-    /// the VI has a connection already: then another process has overwritten the table of requests.
+    /// Records that a connection is on a VI. Returns false if the pair has been taken out of the table. Also
+    /// returns false if another connection is on the VI. Then another process has overwritten the table of
+    /// requests.
     pub(crate) fn occupy(&self, vi: u32, at: Ref) -> bool {
         self.reclaim(vi);
         if !self.count_in() {
             return false;
         }
         let now = Occupant::of(at).0;
-        // A reservation has been counted already.
+        // If the VI was reserved, the reservation has already counted this connection in `refs`.
         let is_reserved = self.end_reservation(vi, now);
         let free = is_reserved || self.exchange(vi, 0, now);
         if is_reserved || !free {
@@ -91,7 +93,7 @@ impl Pair {
         free
     }
 
-    /// Counts a connection that is on a VI or has requested one. The pair keeps its index in the table while any
+    /// Counts a connection that is on a VI or has requested a VI. The pair keeps its index in the table while any
     /// connection is counted. Returns false if the pair has been taken out of the table.
     fn count_in(&self) -> bool {
         let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);
@@ -123,13 +125,14 @@ impl Pair {
         (0..VIS).for_each(|vi| self.reclaim(vi));
     }
 
-    /// Marks a VI whose connection is about to leave it, so that [`Pair::reclaim`] leaves the entry to the calling
-    /// thread. Called under the connection's lock, while the connection is still on the VI.
+    /// Marks a VI whose connection is about to leave the VI, so that [`Pair::reclaim`] leaves the entry to the
+    /// calling thread. Called under the connection's lock, while the connection is still on the VI.
     pub(crate) fn leaving(&self, vi: u32) {
         self.conns[vi as usize].fetch_or(LEAVING, Ordering::AcqRel);
     }
 
-    /// Requests a connection of the peer, on a VI that no connection of this process is on or has requested.
+    /// Requests a connection from the peer, on a VI that no connection of this process is on or has requested.
+    /// Returns the index of the VI.
     pub(crate) fn request(&self, discriminator: &[u8; DISCRIMINATOR]) -> Option<u32> {
         self.segment.request_connection_on(
             self.side,
@@ -139,8 +142,8 @@ impl Pair {
         )
     }
 
-    /// Returns memory of VIs to the kernel that no connection has used for a while. Returns true if a VI is in use
-    /// whose memory may have to be returned later.
+    /// Returns to the kernel the memory of VIs that no connection has used for a while. Returns true if another
+    /// call is needed later, because a VI with such memory is still in use.
     pub(crate) fn give_back(&self) -> bool {
         self.is_own()
             && self.segment.give_back(self.side, KEPT, |vi| self.reserve(vi), |vi| self.free(vi))
@@ -151,8 +154,8 @@ impl Pair {
         if !self.count_in() {
             return false;
         }
-        // Count before the entry is written, and until the entry is cleared: a fork in between must not find too low
-        // a count.
+        // Count the reservation in `reserved` before the entry is written, and until the entry is cleared. Then a
+        // child forked in between never finds too low a count.
         self.reserved.fetch_add(1, Ordering::AcqRel);
         let reserved = self.exchange(vi, 0, RESERVED);
         if !reserved {
@@ -162,7 +165,7 @@ impl Pair {
         reserved
     }
 
-    /// Replaces a reservation by `now`. Returns false if the VI has no reservation.
+    /// Replaces the reservation of a VI by the entry `now`. Returns false if the VI has no reservation.
     fn end_reservation(&self, vi: u32, now: u64) -> bool {
         let ended = self.exchange(vi, RESERVED, now);
         if ended {
@@ -176,7 +179,7 @@ impl Pair {
         place.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Withdraws a request. Returns false if the peer has answered it.
+    /// Withdraws the request for a VI. Returns false if the peer has answered the request.
     pub(crate) fn withdraw(&self, vi: u32) -> bool {
         let withdrawn = self.segment.withdraw(self.side, vi);
         if withdrawn {
@@ -192,12 +195,12 @@ impl Pair {
         self.segment.revoke(self.side, vi)
     }
 
-    /// Returns the state of a request of this process.
+    /// Returns the state of this process's request for a VI.
     pub(crate) fn progress(&self, vi: u32) -> Progress {
         self.segment.progress(vi)
     }
 
-    /// Withdraws a request. If the peer has accepted it meanwhile, leaves the VI.
+    /// Withdraws the request for a VI. If the peer has accepted the request meanwhile, leaves the VI.
     pub(crate) fn abandon(&self, vi: u32) {
         if !self.withdraw(vi) {
             self.decline(vi);
@@ -211,8 +214,8 @@ impl Pair {
         self.segment.pending(self.side, each);
     }
 
-    /// Accepts a request of the peer. Returns false if the request was withdrawn. Also returns false if a connection
-    /// is on the VI: then another process has overwritten the table of requests.
+    /// Accepts a request of the peer. Returns false if the peer has withdrawn the request. Also returns false if a
+    /// connection is on the VI. Then another process has overwritten the table of requests.
     pub(crate) fn accept(&self, request: Pending) -> bool {
         self.is_free(request.vi) && self.segment.accept(self.side, request)
     }
@@ -230,39 +233,42 @@ impl Pair {
     }
 
     /// Clears the reservations in a forked child, because the requests are its parent's. Writes only if there are
-    /// any: each written page is copied.
+    /// reservations, because the kernel copies each page that is written after a fork.
     pub(super) fn forget_requests(&self) {
         if self.reserved.load(Ordering::Acquire) != 0 {
             (0..VIS).for_each(|vi| _ = self.exchange(vi, RESERVED, 0));
             self.reserved.store(0, Ordering::Release);
-            // Count again: at the fork, a thread of the parent may have been between the count and the entry.
+            // Compute `refs` anew. At the fork, a thread of the parent may have counted a connection without having
+            // written its entry.
             let occupied = self.conns.iter().filter(|conn| conn.load(Ordering::Relaxed) != 0);
             self.refs.store(occupied.count() as u32, Ordering::Release);
         }
     }
 
-    /// Leaves a VI whose connection has ended in every process of this end. `used` says how much memory beyond
-    /// [`KEPT`] the connection has used.
+    /// Leaves a VI whose connection has ended in every process that held this end of the connection. `used` says
+    /// how much memory beyond [`KEPT`] the connection has used.
     pub(crate) fn leave(&self, vi: u32, used: Used) {
-        // Clear the entry first: the peer may request a connection on this VI as soon as the segment is free.
+        // Clear the entry first, because the peer may request a connection on this VI as soon as the segment shows
+        // the VI as free.
         self.conns[vi as usize].store(0, Ordering::Release);
         self.segment.leave(self.side, vi, used, KEPT);
         self.tell_nic(vi);
         self.count_out();
     }
 
-    /// Clears the entry of a VI whose connection has left this process.
+    /// Clears this process's entry of a VI whose connection this process no longer has. Relatives may still have
+    /// the connection.
     pub(crate) fn vacate(&self, vi: u32) {
         self.conns[vi as usize].store(0, Ordering::Release);
         self.count_out();
     }
 
-    /// Returns the connection of this process on a VI.
+    /// Returns the index of this process's connection on a VI.
     pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
         Occupant::from(self.conns.get(vi as usize)?.load(Ordering::Acquire)).map(Occupant::index)
     }
 
-    /// Calls `each` with every connection of this process on a VI of this pair.
+    /// Calls `each` with the index of every connection of this process on a VI of this pair.
     pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
         for vi in 0..VIS {
             if let Some(index) = self.conn_on(vi) {

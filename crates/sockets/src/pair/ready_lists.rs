@@ -1,4 +1,4 @@
-//! Ready lists of a segment's side, which forked processes share.
+//! Allocation of the ready lists on one side of a segment. Forked processes share these lists.
 
 use super::Pair;
 use crate::members::{self, Member};
@@ -7,7 +7,8 @@ use via_shm::layout::READY_LISTS;
 use via_shm::ready_list::ReadyList;
 
 impl Pair {
-    /// Takes a ready list on this side. `door` is the doorbell that wakes the list's owner.
+    /// Takes a free ready list on this process's side, and returns the list's index. `door` is the doorbell that
+    /// wakes the list's owner.
     pub(crate) fn take_ready_list(&self, door: u32) -> Option<u32> {
         let index = self.free_ready_list().or_else(|| self.dead_ones_ready_list())?;
         self.ready_lists.fetch_or(1 << index, Ordering::AcqRel);
@@ -34,7 +35,7 @@ impl Pair {
         }
     }
 
-    /// Takes over a ready list of a relative that died without giving it back.
+    /// Takes over a ready list of a relative that died without freeing the list.
     fn dead_ones_ready_list(&self) -> Option<u32> {
         let me = members::me().word();
         let side = self.segment.side(self.side);
@@ -52,7 +53,7 @@ impl Pair {
         })
     }
 
-    /// Gives a ready list back.
+    /// Frees a ready list, so that another process of the family can take the list.
     pub(crate) fn give_ready_list(&self, index: u32) {
         self.ready_lists.fetch_and(!(1 << index), Ordering::AcqRel);
         let side = self.segment.side(self.side);
@@ -60,7 +61,7 @@ impl Pair {
         side.taken.fetch_and(!(1 << index), Ordering::AcqRel);
     }
 
-    /// Returns the ready list with this index on this side.
+    /// Returns the ready list with this index on this process's side of the segment.
     pub(crate) fn ready_list(&self, index: u32) -> &ReadyList {
         self.segment.ready_list(self.side, index)
     }

@@ -6,9 +6,9 @@ use crate::message::Process;
 use core::net::SocketAddr;
 use via_shm::request::DISCRIMINATOR;
 
-/// Requests a connection of the process for whose pairs `is_its` returns true. Uses the first pair with a free VI in
-/// which this process is the connector. `is_complete` says if the pair must be complete, or must be on offer. Two
-/// processes have as many pairs as their connections need. A pair that a parent made does not count, because the peer
+/// Requests a connection from the process for whose pairs `is_its` returns true. Uses the first pair with a free VI
+/// that this process has offered as the connector. If `is_complete`, the pair must be complete, else on offer. Two
+/// processes have as many pairs as their connections need. A pair that a parent made is not used, because the peer
 /// knows only the parent.
 pub(crate) fn request_of(
     is_its: impl Fn(&Pair) -> bool,
@@ -21,9 +21,9 @@ pub(crate) fn request_of(
     request_where(asked, discriminator)
 }
 
-/// Requests a connection of the process that has accepted connections at `server`. Returns `None` if several
-/// processes have. A server may have a process for each connection, or a few for all, so most guesses would be wrong.
-/// `is_complete` as for [`request_of`].
+/// Requests a connection from the process that has accepted connections at `server`. Returns `None` if several
+/// processes have accepted connections there, because most guesses between them would be wrong. The pair must
+/// satisfy `may`. If `is_complete`, the pair must be complete, else on offer.
 pub(crate) fn request_at(
     server: SocketAddr,
     may: impl Fn(&Pair) -> bool,
@@ -45,7 +45,7 @@ pub(crate) fn request_at(
     request_where(asked, discriminator)
 }
 
-/// Requests a VI of a NIC, in the first pair with a free VI that this process has made for the NIC.
+/// Requests a VI from a NIC, in the first pair with a free VI that this process has made for the NIC.
 pub(crate) fn request_of_nic(
     nic: Process,
     discriminator: &[u8; DISCRIMINATOR],
@@ -53,7 +53,7 @@ pub(crate) fn request_of_nic(
     request_where(|pair| pair.is_nic && pair.peer == nic && pair.is_own(), discriminator)
 }
 
-/// Returns true while a NIC serves this process.
+/// Returns true if this process has a pair with this NIC, and the NIC seems to be alive.
 pub(crate) fn is_served_by(nic: Process) -> bool {
     let mut serves = false;
     each(|_, pair| {
@@ -62,7 +62,7 @@ pub(crate) fn is_served_by(nic: Process) -> bool {
     serves
 }
 
-/// A request that has been made.
+/// A request that this process has put into a segment's table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requested {
     /// Index of the pair.
@@ -83,7 +83,8 @@ fn request_where(
     made
 }
 
-/// Returns the pair whose segment is this file, if `is_its` returns true for it and this process is the acceptor.
+/// Returns the pair whose segment has this file identity, if `is_its` returns true for the pair and this process is
+/// the pair's acceptor.
 pub(crate) fn offered(is_its: impl Fn(&Pair) -> bool, file_id: (u64, u64)) -> Option<Using> {
     let mut found = None;
     each(|index, pair| {

@@ -18,14 +18,14 @@ per_engine_tables! {
     pub(super) static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];
 }
 per_engine! {
-    /// One above the highest index in use.
+    /// One above the highest index of a pair in the table so far.
     pub(super) static TOP: AtomicU32 = AtomicU32::new(0);
-    /// Guards additions and removals.
+    /// Lock that guards additions to the table and removals.
     pub(super) static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
 }
 
-/// A pair of the table that stays mapped while this object lives. Meanwhile no signal handler of the program runs, so
-/// none can leave the object behind by `longjmp`.
+/// A pair of the table that stays mapped while this object lives. Meanwhile no signal handler of the program runs
+/// on this thread, so no `longjmp` can skip the object's destructor.
 #[derive(Debug)]
 pub struct Using {
     pair: NonNull<Pair>,
@@ -38,8 +38,8 @@ impl Deref for Using {
 
     #[inline]
     fn deref(&self) -> &Pair {
-        // SAFETY: the pair was in the table after this thread had published the hazard. A pair is dropped only after
-        // it has been taken out of the table and no hazard names it (`left`).
+        // SAFETY: the pair was in the table after this thread had published the hazard. A pair is dropped only
+        // after it has been taken out of the table, and while no hazard names the pair (`left`).
         unsafe { self.pair.as_ref() }
     }
 }
@@ -58,8 +58,8 @@ pub fn get(index: u32) -> Option<Using> {
     }
 }
 
-/// Returns the pair of a connection that this process has on a VI. Needs no hazard: a pair stays in the table while a
-/// connection is on one of its VIs, and the connection's lock keeps it there.
+/// Returns the pair of a connection that this process has on a VI. Needs no hazard: a pair stays in the table while
+/// a connection is on one of its VIs. The connection stays on its VI while the caller holds the connection's lock.
 #[inline]
 pub(crate) fn of<'g>(guard: &'g Guard<'_>) -> Option<&'g Pair> {
     let slot = TABLE.get(guard.conn.pair.load(Ordering::Relaxed) as usize)?;
@@ -69,7 +69,7 @@ pub(crate) fn of<'g>(guard: &'g Guard<'_>) -> Option<&'g Pair> {
     unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
-/// Keeps a connection's pair mapped while a thread waits for the connection without its lock.
+/// Keeps a connection's pair mapped while a thread waits for the connection without the connection's lock.
 #[inline]
 pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
     if let Some(pair) = of(guard) {
