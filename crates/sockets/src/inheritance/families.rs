@@ -1,5 +1,5 @@
-//! Families from which this process has connections: the files with their records, and a check whether a process of
-//! the family still holds a connection.
+//! Families from which this process has connections: the files with their records. Also checks if a process of a
+//! family still holds a connection.
 
 use crate::conn::{Holding, RECORD};
 use crate::members;
@@ -47,9 +47,10 @@ impl File {
 #[derive(Debug)]
 struct Slot {
     state: AtomicU32,
-    /// Process through which the family was found, for later connections from this process. 0 if none is expected.
+    /// Id of the process from which a connection of the family came. A later connection from this process is looked
+    /// up in the same family. 0 if no later connection is expected.
     sender: AtomicI32,
-    /// Number of connections for which it is still unknown whether the family holds them.
+    /// Number of connections for which it is still unknown if a process of the family holds them.
     undecided: AtomicU32,
     records: File,
     locks: File,
@@ -71,7 +72,7 @@ per_engine! {
     }; FAMILIES];
 }
 
-/// Number of a family, as a word that is not 0.
+/// Number of a family plus one, so that the number is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Which(u32);
 
@@ -91,7 +92,8 @@ impl Which {
     }
 }
 
-/// Adds a family. Returns `None` if there are too many. From then on this table owns the files' descriptors.
+/// Adds a family. Returns `None` if the table is full. Otherwise the table owns the descriptors in `files` from
+/// then on.
 pub(super) fn add(files: Files, sender: i32) -> Option<Which> {
     add_to_free(files, sender).or_else(|| {
         SLOTS.iter().filter(|slot| slot.is_done_with()).for_each(Slot::close);
@@ -114,7 +116,7 @@ fn add_to_free(files: Files, sender: i32) -> Option<Which> {
     None
 }
 
-/// Returns the families that were found through this process.
+/// Returns the families whose connections have come from the process `sender`.
 pub(super) fn of_sender(sender: i32) -> impl Iterator<Item = (Which, Files)> {
     SLOTS.iter().zip(1..).filter_map(move |(slot, n)| {
         let is_it = slot.sender.load(Ordering::Relaxed) == sender;
@@ -140,8 +142,8 @@ pub(super) fn begin(which: Which) {
     }
 }
 
-/// Counts a connection of the family as decided. Closes the files after the last one, if no further connection is
-/// expected.
+/// Counts a connection of the family as decided. Closes the family's files after its last undecided connection, if
+/// no further connection is expected.
 pub(super) fn decided(which: Which) {
     if let Some(slot) = which.slot()
         && slot.undecided.fetch_sub(1, Ordering::AcqRel) == 1
@@ -151,13 +153,13 @@ pub(super) fn decided(which: Which) {
     }
 }
 
-/// Forgets all families: this process no longer shares anything with other processes.
+/// Forgets all families: this process no longer shares connections with other processes.
 pub(crate) fn forget() {
     SLOTS.iter().for_each(Slot::close);
 }
 
 impl Slot {
-    /// Returns true if the family is no longer needed: its sender has ended, and all connections are decided.
+    /// Returns true if the family is no longer needed: its sender has ended, and all its connections are decided.
     fn is_done_with(&self) -> bool {
         let sender = self.sender.load(Ordering::Relaxed);
         self.state.load(Ordering::Acquire) == KNOWN
@@ -180,13 +182,13 @@ impl Slot {
     }
 }
 
-/// Returns true if the descriptor still refers to the same file.
+/// Returns true if the descriptor in `passed` still refers to the same file.
 pub(super) fn is_there(passed: Passed) -> bool {
     call::file_id(passed.fd).is_ok_and(|(_, inode)| inode == passed.inode)
 }
 
-/// Returns true if no process of a family holds a connection any more, and only one program or process outside the
-/// family has got it. `index` and `generation` name the connection's record.
+/// Returns true if no process of a family holds a connection any more. Returns false if several programs or
+/// processes outside the family may have got the connection. `index` and `generation` name the connection's record.
 pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
     let Some(files) = files_of(which) else { return false };
     let held = || -> Option<Holding> {
@@ -202,16 +204,17 @@ pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
         let is_whole = call::pread(files.records.fd, &mut pid, at) == Ok(pid.len());
         is_whole.then(|| i32::from_ne_bytes(pid))
     };
-    // The kernel does not report this process's own lock, so look for this process among the holders.
+    // The kernel reports locks of other processes only. So search the list of holders for this process.
     let is_mine = which == Which::OWN && members::has_me(before.holders.word());
     let others = members::any_may_live(before.holders, files.locks.fd, pid_of);
     if before.is_of(generation) && (is_mine || others) {
         return false;
     }
-    // Read again. A holder may have died after it had given the connection to a child, and the record names a child
-    // before the child runs. If the generation has changed, the last holder has released the connection.
+    // Read the record again, because a holder may have died after it had given the connection to a child. The
+    // record names a child before the child runs, so a new child changes the record. If the generation has changed,
+    // the last holder has released the connection.
     let now = held();
-    // Another thread may have closed the files meanwhile.
+    // Another thread may have closed the files meanwhile. Then the bytes may come from other files.
     let are_there = is_there(files.records) && is_there(files.locks);
     are_there
         && !process::has_shared()

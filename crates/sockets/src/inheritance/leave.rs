@@ -1,4 +1,4 @@
-//! Data about inherited connections, which a process leaves to the program that it executes.
+//! Leaves data about inherited connections to the program that this process executes.
 
 use super::take::is_alone;
 use crate::conn::{Conn, Holding};
@@ -19,15 +19,16 @@ use sovia_sys::call;
 pub enum Target<'a> {
     /// The program at this path, into which the library is loaded.
     Path(&'a CStr),
-    /// The program with this name, which is searched in PATH. The library is loaded into the program.
+    /// The program with this name, which is searched in the given value of PATH. The library is loaded into the
+    /// program.
     Name(&'a CStr, Option<&'a CStr>),
-    /// The command `sovia` at this path, which passes the inheritance on.
+    /// The command `sovia` at this path, which passes the inheritance on to the program that it executes.
     Command(&'a CStr),
     /// A program that cannot get an inheritance, or that runs without Sovia.
     Unknown,
 }
 
-/// Result of `leave`. If the process has not become the program, the caller drops the result, which undoes the call.
+/// Result of [`leave`]. If the exec fails, the caller drops this object, which undoes the call of [`leave`].
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Left {
@@ -35,7 +36,7 @@ pub struct Left {
     _files: Option<Files>,
 }
 
-/// Open files that the program must find.
+/// Files that stay open across the exec, so that the new program finds them.
 #[derive(Debug)]
 struct Files {
     _inheritance: Fd,
@@ -43,11 +44,11 @@ struct Files {
     _locks: LocksToLeave,
 }
 
-/// Descriptors of connections.
+/// Descriptors, each with its connection.
 pub(crate) type Descriptors = SmallVec<[(i32, Ref); 4]>;
 
-/// Prepares an exec: leaves the new program the records of the connections that it inherits. `target` is called only
-/// if there may be something to leave.
+/// Prepares an exec: leaves the new program the records of the connections that it inherits. `target` names the
+/// program, and is called only if there may be a record to leave.
 ///
 /// # Errors
 /// `ENOENT` if the program inherits connections and does not exist. The exec would fail with the same error.
@@ -66,14 +67,14 @@ pub(crate) fn leave<'a>(
         return Err(libc::ENOENT);
     }
     if process::has_shared() {
-        // A child that runs on this memory may have its own descriptors of the connections. No record names such a
-        // child.
+        // A child that runs on this process's memory may have its own descriptors of the connections, and no record
+        // names such a child. So leave no inheritance.
         spread(inherited);
         return Ok(left);
     }
     let told = hand(inherited, &mut left);
-    // The program must learn of every descriptor of a connection. The program knows nothing of epoll instances, in
-    // which its connections may be.
+    // Leave an inheritance only if it names every descriptor of the connections. Leave none if the program inherits
+    // an epoll instance, because the program does not know which connections the instance watches.
     if !told.is_empty()
         && told.len() <= CONNECTIONS_MAX
         && !inherits_sets()
@@ -84,7 +85,7 @@ pub(crate) fn leave<'a>(
     Ok(left)
 }
 
-/// Records that another program gets these connections. Returns those that the program may put on a VI.
+/// Records that another program gets these connections. Returns the connections that the program may put on a VI.
 fn hand(inherited: &Descriptors, left: &mut Left) -> Descriptors {
     let mut told = Descriptors::new();
     for &(fd, at) in inherited {
@@ -108,13 +109,14 @@ pub(crate) fn spread(inherited: &Descriptors) {
     }
 }
 
-/// Returns true if this process is under seccomp. Then it has given up its connections, and its family knows this.
+/// Returns true if this process is under seccomp. Then this process has already given up its connections, and its
+/// family's records show that.
 fn has_left() -> bool {
     process::is_confined()
 }
 
-/// Called after this process has taken `fd` from another process. If `fd` is a connection of the family, the family
-/// has no record of all processes that hold it.
+/// Records that this process has taken `fd` from another process. If `fd` is a connection of the family, the
+/// family's records no longer name all processes that hold the connection.
 pub fn taken(fd: i32) {
     if let Ok(cookie) = sovia_sys::diag::cookie(fd) {
         family::each_conn(|conn| {
@@ -125,8 +127,8 @@ pub fn taken(fd: i32) {
     }
 }
 
-/// Called before a child is made that runs on this process's memory and does not end at once. The child has all
-/// descriptors of this process, but no record names the child.
+/// Records that a child will run on this process's memory. The child has all descriptors of this process, but no
+/// record names the child. Called before the child is made, unless the child ends at once.
 pub(crate) fn shares_memory() {
     table::for_each_conn(|_, at| at.conn.spread());
     process::shares_memory();
@@ -170,11 +172,11 @@ pub(super) fn may_be_on_vi(fd: i32, at: Ref) -> bool {
     at.conn.phase().may_be_on_vi() && is_alone(fd, at) && family::place_in_file(at.index).is_some()
 }
 
-/// Returns the file that the process will execute.
+/// Returns the file that the kernel will execute for `target`.
 fn program_of(target: Target<'_>) -> Option<Program> {
     match target {
         Target::Path(path) => program_at(path),
-        // No check of the file: the command may be linked statically.
+        // Do not check that the library will be loaded, because the command may be linked statically.
         Target::Command(path) => call::program_at(path).ok().map(|(program, _)| program),
         Target::Name(name, _) if name.to_bytes().contains(&b'/') => program_at(name),
         Target::Name(name, path) => {
@@ -194,8 +196,8 @@ fn program_of(target: Target<'_>) -> Option<Program> {
     }
 }
 
-/// Returns the file that the kernel executes for this path, if the library will be loaded into it. For a script, this
-/// is the interpreter.
+/// Returns the file that the kernel executes for this path, if the library will be loaded into this file. For a
+/// script, the file is the interpreter.
 fn program_at(path: &CStr) -> Option<Program> {
     let mut room = [0; BEGINNING];
     let (program, beginning) = look_into(path, &mut room)?;
@@ -237,10 +239,11 @@ fn is_dynamic(file: &[u8]) -> bool {
         && headers().is_some_and(|mut all| all.any(|kind| u32::from_le_bytes(*kind) == INTERPRETER))
 }
 
-/// Makes the files for the program. Returns `None` if one cannot be made.
+/// Makes the files that the program takes over. Returns `None` if one of them cannot be made.
 fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
     if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < LEN as u64) {
-        // The kernel would answer the write with a signal that kills the program.
+        // Do not write a file beyond this process's limit for file sizes: the kernel would kill the process with a
+        // signal.
         return None;
     }
     let records = records()?;
@@ -276,7 +279,7 @@ fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
     })
 }
 
-/// Returns a descriptor of the family's records that the program can only read.
+/// Returns a new, read-only descriptor of the family's records, for the program.
 fn records() -> Option<Fd> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let opened = call::reopen(family::file()?, flags).map(Fd::keep).ok()?;

@@ -1,13 +1,14 @@
-//! Connections that processes send to each other, as descriptors in messages.
+//! Connections that one process sends to another, as descriptors in messages.
 //!
 //! The sender records each connection (`PassedOn`) in its family's memory, with the socket at the other end of the
 //! channel. The channel tells the receiver which process has sent the message, or has made the channel. The receiver
 //! looks in the records of that process's family, and in those of its own family, which may be the sender's.
 //!
 //! Three conditions must hold. The message must arrive on the socket that the sender has recorded. Otherwise a
-//! process in between has sent the connection on, and may have kept it. The message must be the first one of the
-//! receiver's family with this connection. And no process of the receiver's family may have looked at a message and
-//! left it in the queue. From then on the connection is like one that a program inherits.
+//! process in between has sent the connection on, and may have kept the connection. The message must be the first
+//! message with this connection that the receiver's family gets. And no process of the receiver's family may have
+//! looked at a message and left the message in the queue. If all three conditions hold, the connection is treated
+//! like one that a program inherits.
 
 use super::families::{self, Files, Which};
 use super::leave::may_be_on_vi;
@@ -44,11 +45,11 @@ pub(crate) fn pass(channel: i32, fd: i32, at: Ref) -> bool {
     true
 }
 
-/// Set once this process has looked at a message with a connection and left it in the queue.
+/// Set once this process has peeked at a message with a connection, and so left the message in the queue.
 static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
 
-/// Records that this process got `fd` from a message that it left in the queue. If `fd` is a connection, this process
-/// may use it, and another process may get it too.
+/// Records that this process got `fd` from a message that stays in the queue, because the process only peeked at
+/// the message. Another process may get the same connection from the queue.
 pub(crate) fn looked_at(fd: i32) {
     if table::is_tcp(fd) {
         HAS_LOOKED.store(true, Ordering::Release);
@@ -58,7 +59,7 @@ pub(crate) fn looked_at(fd: i32) {
     }
 }
 
-/// Takes a descriptor that came in a message on `channel`. `record` records a connection.
+/// Handles a descriptor that came in a message on `channel`. `record` enters a connection in this process's tables.
 pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
     if process::is_confined()
         || process::is_borrowed()
@@ -68,8 +69,8 @@ pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
         return;
     }
     let Ok(cookie) = diag::cookie(fd) else { return };
-    // Remove the entry in any case. A process of the family that gets the socket later does not get it from this
-    // sender.
+    // Remove the sender's entry in any case. If a process of the family gets the socket later, it does not get the
+    // socket from this sender.
     let own = || {
         let passed_on = family::passed_on()?;
         let sent = twice(|| Some(passed_on.read()))?.find(cookie);
@@ -97,7 +98,7 @@ pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
     }
 }
 
-/// Returns the family that sent the socket with this cookie, and the family's entry for it.
+/// Returns the family that sent the socket with this cookie, and the family's entry for this socket.
 fn find(channel: i32, cookie: u64) -> Option<(Which, Sent)> {
     let sender = call::peer_of(channel).filter(|&pid| pid != call::getpid())?;
     let known = families::of_sender(sender)
@@ -114,7 +115,8 @@ fn find(channel: i32, cookie: u64) -> Option<(Which, Sent)> {
     })
 }
 
-/// Reads twice, and returns the copy if both are equal: the sender of another connection may be writing an entry.
+/// Calls `read` twice, and returns the copy if both copies are equal. If the copies differ, another process was
+/// writing an entry.
 fn twice(read: impl Fn() -> Option<Copy>) -> Option<Copy> {
     let once = read()?;
     (read()? == once).then_some(once)
@@ -129,7 +131,7 @@ fn read(records: i32) -> Option<Copy> {
     twice(read).filter(|copy| copy.layout() == Holding::LAYOUT)
 }
 
-/// Searches the files that a process has open for those of the family that sent the socket with this cookie.
+/// Searches the open files of `process` for the files of the family that sent the socket with this cookie.
 fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
     let mut open: SmallVec<[i32; 64]> = SmallVec::new();
     call::each_descriptor_of(process, |fd| open.push(fd));
@@ -154,7 +156,8 @@ fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
     let is_it = |fd: &&i32| call::file_id_of(process, **fd).is_ok_and(|(_, id)| id == copy.locks());
     let locks = open.iter().filter(|&&fd| named(fd, b"/memfd:sovia-family")).find(is_it)?;
     if copy.locks() == members::locks_id() {
-        // These are the own family's files. Closing a descriptor of the locks would release this process's lock.
+        // The files belong to this process's own family. Do not open them: closing another descriptor of the lock
+        // file would release this process's lock.
         return None;
     }
     let locks = file(*locks).filter(|(_, inode)| *inode == copy.locks())?;

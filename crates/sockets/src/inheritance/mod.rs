@@ -1,21 +1,23 @@
 //! Connections that outlive an exec, or are sent to other processes.
 //!
 //! A program that inherits a connection does not know how many bytes the connection has carried, nor which other
-//! processes have it. One of these processes may move bytes over TCP without counting them. So an inherited
+//! processes have it. One of these processes may move bytes over TCP without counting the bytes. So an inherited
 //! connection stays on TCP, with one exception. A process under Sovia leaves an inheritance to the program that it
 //! executes (`leave.rs`; for the form see [`sovia_control::inheritance`]). The inheritance names the files with the
-//! records of the process's family. The program takes the inheritance at its start (`take.rs`). At its calls it
-//! checks the records, until no process of that family has the connection any more. Then only the program has it, and
-//! the connection may get a VI. The kernel knows how many bytes the connection has carried until then.
+//! records of the process's family. The program takes the inheritance at its start (`take.rs`). In its later calls
+//! the program checks the records, until no process of that family has the connection any more. Then only the
+//! program has the connection, and the connection may get a VI. The kernel knows how many bytes the connection has
+//! carried until then.
 //!
 //! Two conditions must hold:
 //!
-//! - No other program has got the connection from the family. The family counts each way out (`conn/handed.rs`). An
-//!   exec or a spawn may pass the connection on, or a process may send a descriptor to another process. A process may
-//!   leave the family with the connection, and a child may run on a member's memory. Requests to the kernel that the
-//!   program would have to know of, such as an urgent byte, count in the same way.
-//! - The program is the one that the process executed. If that program has executed another one in turn, it may have
-//!   given the connection to a child first. So the process checks that the library will be loaded into the program.
+//! - No other program has got the connection from the family. The family counts each event by which another program
+//!   may get the connection (`conn/handed.rs`). Such an event is an exec, a spawn, or a message with a descriptor.
+//!   A process may also leave the family with the connection, and a child may run on a member's memory. The family
+//!   counts in the same way each request to the kernel that the program would have to know of, such as an urgent
+//!   byte.
+//! - The process has executed this program itself. A program in between might have given the connection to a child
+//!   first. So the process checks that Sovia's library will be loaded into the program.
 //!
 //! The important case is a server under inetd. inetd accepts, forks, and executes the server, whose descriptors 0, 1
 //! and 2 are the connection.
