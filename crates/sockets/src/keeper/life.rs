@@ -1,4 +1,4 @@
-//! The keeper's code, which allocates nothing, takes no lock of the family, and does not return.
+//! Code of the keeper process. This code allocates nothing, takes no lock of the family, and does not return.
 
 use super::Candidate;
 use super::shared::Shared;
@@ -11,7 +11,7 @@ use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::seqpacket::Listener;
 use sovia_sys::{call, clock, process as processes, record_lock};
 
-/// Nanoseconds between two checks whether the bytes have been read and whether relatives still have the connections.
+/// Nanoseconds between two checks for unread bytes, and for relatives that still have the connections.
 const LOOK_NS: u64 = 100_000_000;
 /// An entry without a descriptor, which `ppoll` ignores.
 const NONE: PollFd = PollFd { fd: -1, events: 0, revents: 0 };
@@ -19,7 +19,8 @@ const NONE: PollFd = PollFd { fd: -1, events: 0, revents: 0 };
 /// Data of the keeper, which its maker prepares.
 pub(super) struct Life<'s> {
     streams: Vec<Stream<'s>>,
-    /// Two entries for each stream, and one for the socket by which relatives ask.
+    /// Entries for `ppoll`: two for each stream, and one for the socket on which relatives request the keeper's
+    /// sockets.
     fds: Vec<PollFd>,
     /// Descriptors of the maker that the keeper keeps, in ascending order.
     kept: Vec<i32>,
@@ -59,7 +60,8 @@ impl<'s> Life<'s> {
         let listener = asking::listen(me);
         self.shared.keeper().store(me, Ordering::Release);
         let _ = call::close(ready);
-        // The wait ends when the maker has moved what it could, or has ended.
+        // Wait for the maker's lock. The kernel or the maker releases the lock when the maker has moved the bytes
+        // or has ended.
         while record_lock::wait(self.lock.file, self.lock.byte) == Err(call::Errno::EINTR) {}
         for stream in &mut self.streams {
             stream.begin(me);

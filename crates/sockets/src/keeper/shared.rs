@@ -15,20 +15,20 @@ struct Socket {
     inode: AtomicU64,
 }
 
-/// Data about one connection that the two processes exchange.
+/// Data about one connection that the maker and the keeper exchange.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Place {
-    /// End from which the remaining bytes are read.
+    /// End of a Unix socket from which the remaining bytes are read.
     end: Socket,
-    /// End into which the remaining bytes go, and where the program's bytes come out.
+    /// End of the Unix socket into which the remaining bytes go, and where the program's bytes come out.
     source: Socket,
-    /// Number of remaining bytes, and how many of them are in the socket.
+    /// Number of remaining bytes. `fed` is the number of remaining bytes that the maker has put into the socket.
     len: AtomicUsize,
     fed: AtomicUsize,
     /// Set if the connection was reset: an error follows the remaining bytes, not the end of the stream.
     is_cut: AtomicBool,
-    /// Set once the remaining bytes lie in this memory only.
+    /// Set once the maker has removed the remaining bytes from their old place, so that only this memory has them.
     is_moved: AtomicBool,
 }
 
@@ -37,11 +37,12 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Shared {
     memory: Mapping,
-    /// Start of each connection's bytes, and the end of the last ones, in whole pages.
+    /// Offset of each connection's bytes, and at last the offset after the last connection's bytes. All offsets are
+    /// multiples of the page size.
     at: Vec<usize>,
 }
 
-/// Offset of the first place.
+/// Offset of the first [`Place`] in the shared memory.
 const PLACES: usize = 64;
 
 impl Shared {
@@ -64,21 +65,21 @@ impl Shared {
 
     pub(super) fn place(&self, n: usize) -> &Place {
         assert!(n + 1 < self.at.len(), "a connection without a place");
-        // SAFETY: the mapping has `at.len() - 1` places from this offset on, as `new` computed. A place consists of
-        // atomics, for which zeroed memory is valid.
+        // SAFETY: the mapping has `at.len() - 1` places from the offset `PLACES` on, as `new` computed, and the
+        // assertion bounds `n`. A place consists of atomics, for which zeroed memory is valid.
         unsafe { &*self.memory.base().add(PLACES).cast::<Place>().add(n) }
     }
 
     /// Returns the memory for a connection's remaining bytes.
     ///
     /// # Safety
-    /// No other reference to these bytes may be in use. Until [`Place::is_the_keepers`] only the maker may call this,
-    /// and only the keeper afterwards.
+    /// No other reference to these bytes may be in use. Until [`Place::is_the_keepers`] only the maker may call
+    /// this function, and only the keeper afterwards.
     #[allow(clippy::mut_from_ref, reason = "the memory is shared with another process in any case")]
     pub(super) unsafe fn bytes(&self, n: usize) -> &mut [u8] {
         let (from, to) = (self.at[n], self.at[n + 1]);
-        // SAFETY: `new` reserved this range in the mapping. The caller guarantees that no other reference to it is in
-        // use.
+        // SAFETY: `new` reserved this range in the mapping. The caller guarantees that no other reference to the
+        // range is in use.
         unsafe { core::slice::from_raw_parts_mut(self.memory.base().add(from), to - from) }
     }
 
@@ -101,26 +102,27 @@ impl Socket {
 }
 
 impl Place {
-    /// Stores descriptor and inode of both ends, as the keeper will have them.
+    /// Stores the keeper's descriptor and the inode of both ends of the Unix socket.
     pub(super) fn has_sockets(&self, end: (i32, u64), source: (i32, u64)) {
         self.end.is(end.0, end.1);
         self.source.is(source.0, source.1);
     }
 
-    /// Returns the end from which the bytes are read, and the end where the program's bytes come out.
+    /// Returns the end from which the remaining bytes are read, and the end where the program's bytes come out.
     pub(super) fn sockets(&self, keeper: i32) -> Option<(Kept, Kept)> {
         Some((self.end.of(keeper)?, self.source.of(keeper)?))
     }
 
-    /// Stores the number of bytes in this memory. SYNC: the caller then publishes the keeper with release order, in
-    /// the connection or by `is_moved`. The keeper reads these words after it has acquired one of the two.
+    /// Stores the number of remaining bytes, the number of them in the socket, and if an error follows. SYNC: the
+    /// caller then publishes the keeper with release order, in the connection or by `is_moved`. The keeper reads
+    /// these three words after it has acquired the connection's word or `is_moved`.
     pub(super) fn holds(&self, len: usize, fed: usize, is_cut: bool) {
         self.is_cut.store(is_cut, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.fed.store(fed, Ordering::Relaxed);
     }
 
-    /// Gives the bytes to the keeper: the maker no longer uses them.
+    /// Gives the remaining bytes to the keeper: from then on, the maker does not use them.
     pub(super) fn is_the_keepers(&self) {
         self.is_moved.store(true, Ordering::Release);
     }
@@ -134,7 +136,7 @@ impl Place {
         self.is_cut.load(Ordering::Relaxed)
     }
 
-    /// Returns the range of the bytes that are not in the socket yet.
+    /// Returns the range of the remaining bytes that are not in the socket yet.
     pub(super) fn left(&self) -> core::ops::Range<usize> {
         self.fed.load(Ordering::Relaxed)..self.len.load(Ordering::Relaxed)
     }

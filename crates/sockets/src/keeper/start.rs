@@ -1,13 +1,13 @@
-//! Start of a keeper.
+//! Starts a keeper.
 //!
 //! The maker forks a child. The child forks the keeper, waits until the keeper is ready, and ends. So the keeper is
-//! an orphan, and no `wait` of the program finds it. The maker waits for the child's end. The child waits for a pipe
-//! of its own, which only the keeper has as well. So the child also notices if the keeper is killed. A pipe of the
-//! maker would also go to every child that another thread of the program forks meanwhile. The wait would then last as
-//! long as that child lives.
+//! an orphan, and no `wait` of the program finds it. The maker waits for the child's end. The child waits on a pipe
+//! that only the child and the keeper have. So the child also notices if the keeper is killed. A pipe of the maker
+//! would not do: children that other threads of the program fork meanwhile would inherit the pipe. The maker would
+//! then wait as long as these children live.
 //!
-//! The keeper waits for its maker by a record lock. The kernel releases a record lock when its process ends or
-//! executes a program, and does not pass it to children.
+//! The keeper waits for a record lock that its maker holds. The kernel releases a record lock when the lock's
+//! process ends or executes a program, and does not pass the lock to children.
 
 use super::Candidate;
 use super::life::Life;
@@ -17,12 +17,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{call, process as processes, record_lock};
 
-/// The lock that a maker holds until it has moved the bytes.
+/// The lock that a maker holds until the maker has moved the bytes to its keeper.
 pub(super) struct Lock {
     /// File with the family's locks.
     pub(super) file: i32,
-    /// The lock's byte in the file. No other thread of the family uses this byte, nor does this thread for another
-    /// keeper.
+    /// The lock's byte in the file. No other thread of the family uses this byte, and this thread uses another byte
+    /// for another keeper.
     pub(super) byte: u64,
 }
 
@@ -30,7 +30,7 @@ impl Lock {
     pub(super) fn take(file: i32) -> Option<Lock> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed) as u64;
-        // The first bytes belong to process slots. Thread ids have 22 bits.
+        // The first bytes of the file belong to process slots. Thread ids have 22 bits.
         let byte = (MEMBERS as u64 + count) | (call::gettid() as u64) << 33;
         record_lock::take(file, byte).ok()?;
         Some(Lock { file, byte })
@@ -55,13 +55,14 @@ pub(super) fn start(candidates: &[Candidate], shared: &Shared, lock: &Lock) -> O
         child
     });
     let _ = call::reap(child.ok()?);
-    // Without an id the keeper is useless: it finds that no bytes have been moved to it, and ends.
+    // A keeper that has not stored its id is useless. Such a keeper finds that no bytes have been moved to it, and
+    // ends.
     Some(shared.keeper().load(Ordering::Acquire)).filter(|&id| id != 0)
 }
 
 /// Code of the child: starts the keeper, and waits until the keeper is ready or has ended.
 fn start_orphan(life: &mut Life<'_>) -> ! {
-    // Close descriptors first, so that there are numbers for a pipe.
+    // Close other descriptors first, so that descriptor numbers are free for a pipe.
     life.keep_only();
     if let Ok([ready, tells]) = call::pipe() {
         // SAFETY: the copy runs `Life::live`, which makes only system calls and ends by one.
@@ -70,7 +71,7 @@ fn start_orphan(life: &mut Life<'_>) -> ! {
         match copy {
             Ok(0) => life.live(tells),
             Ok(_) => {
-                // The keeper's end of the pipe is closed when the keeper is ready, or has ended.
+                // Wait until the keeper's end of the pipe is closed, because the keeper is ready or has ended.
                 let mut fds = [PollFd { fd: ready, events: libc::POLLIN, revents: 0 }];
                 while ppoll(&mut fds, None, None) == Err(call::Errno::EINTR) {}
             }

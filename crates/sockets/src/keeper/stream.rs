@@ -11,14 +11,14 @@ use sovia_sys::poll::{self, PollFd};
 
 const NOW: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// Reason why the keeper can put nothing more on TCP now.
+/// Reason why the keeper can put no more of the program's bytes on TCP now.
 enum Out {
-    /// The program has written nothing more so far.
+    /// The program has written no more bytes so far.
     Waits,
     /// TCP has no room.
     Full,
-    /// The program will write nothing more, or TCP accepts nothing more. `unread` is true if there were bytes that no
-    /// process has read.
+    /// The program will write no more bytes, or TCP accepts no more bytes. `unread` is true if the program has
+    /// closed its end and left bytes unread.
     Ended { unread: bool },
 }
 
@@ -30,15 +30,16 @@ pub(super) struct Stream<'s> {
     at: Ref,
     /// Descriptor of the connection.
     kernel_socket: i32,
-    /// The end from which the remaining bytes are read, and the end where the program's bytes come out.
+    /// The end of the Unix socket from which the remaining bytes are read, and the end where the program's bytes
+    /// come out.
     sockets: Option<(Kept, Kept)>,
-    /// Bytes that are not in the socket yet.
+    /// Remaining bytes that the keeper has not put into the Unix socket yet.
     rest: &'s [u8],
-    /// Set once the socket has all remaining bytes and the end of the stream.
+    /// Set once the Unix socket has all remaining bytes, and behind them the end of the stream or an error.
     has_told: bool,
-    /// Set while the keeper holds the reading end for relatives.
+    /// Set while the keeper holds the end from which the remaining bytes are read, for relatives.
     is_shared: bool,
-    /// Set once the program will write nothing more.
+    /// Set once the program will write no more bytes.
     has_ended: bool,
     /// Set while TCP has no room for the program's bytes.
     is_full: bool,
@@ -73,22 +74,23 @@ impl<'s> Stream<'s> {
         self.is_over
     }
 
-    /// Returns true while the keeper must check for relatives.
+    /// Returns true while the keeper must check if relatives still have the connection.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared && !self.is_over
     }
 
-    /// Starts to serve the stream, if its maker has moved the bytes.
+    /// Starts to serve the stream, if the keeper's maker has moved the stream's bytes.
     pub(super) fn begin(&mut self, keeper: i32) {
         let place = self.shared.place(self.n);
         self.sockets = place.sockets(keeper);
-        // The maker may have been killed after it had published the bytes to the relatives.
+        // The maker may have been killed after it had published the bytes in `conn.rest`, and before it had set
+        // `is_moved`.
         let is_kept = |(end, _)| place.is_moved() || self.at.conn.rest.find() == Some(end);
         if !self.sockets.is_some_and(is_kept) {
             return self.let_go();
         }
-        // SAFETY: the maker has published the bytes, so it no longer uses them. The keeper calls this once for a
-        // stream, so there is no other reference.
+        // SAFETY: the maker has published the bytes, so the maker no longer uses them. The keeper calls this
+        // function once for a stream, so there is no other reference to the bytes.
         self.rest = unsafe { self.shared.bytes(self.n) }.get(place.left()).unwrap_or(&[]);
         self.is_cut = place.is_cut();
         self.has_ended = self.is_cut;
@@ -110,12 +112,12 @@ impl<'s> Stream<'s> {
         self.shared.discard(self.n);
     }
 
-    /// Returns true once the socket has the remaining bytes and the error behind them.
+    /// Returns true once `source` is closed: the Unix socket has all remaining bytes, and an error behind them.
     fn is_source_closed(&self) -> bool {
         self.is_cut && self.has_told
     }
 
-    /// Returns the stream's sockets, for relatives.
+    /// Returns the descriptors of the stream's open sockets, for relatives that request them.
     pub(super) fn sockets(&self) -> impl Iterator<Item = i32> {
         let sockets = self.sockets.filter(|_| !self.is_over);
         let end = sockets.filter(|_| self.is_shared).map(|(end, _)| end.fd);
@@ -123,7 +125,7 @@ impl<'s> Stream<'s> {
         end.into_iter().chain(source)
     }
 
-    /// Returns the events of the stream's two descriptors that the keeper waits for.
+    /// Returns the events that the keeper waits for on the stream's two descriptors.
     pub(super) fn awaited(&self) -> [PollFd; 2] {
         let entry = |fd, events| {
             let is_awaited = events != 0 && !self.is_over;
@@ -136,7 +138,7 @@ impl<'s> Stream<'s> {
         [entry(source, input | room), entry(self.kernel_socket, out)]
     }
 
-    /// Moves bytes in both directions as far as possible, and checks whether the stream is finished.
+    /// Moves bytes in both directions as far as possible. Finishes the stream if there is no more work.
     pub(super) fn go_on(&mut self) {
         let Some((end, source)) = self.sockets.filter(|_| !self.is_over) else { return };
         self.is_unread |= !feed(source.fd, &mut self.rest);
@@ -155,7 +157,7 @@ impl<'s> Stream<'s> {
             self.has_told = true;
             self.shared.discard(self.n);
         }
-        // An error that no call has received yet follows the bytes.
+        // In a cut stream, an error follows the bytes. `POLLERR` is reported until a call has received this error.
         let is_over = || poll::probe(end.fd, 0) & (libc::POLLHUP | libc::POLLERR) == libc::POLLHUP;
         let is_read =
             || self.has_told && call::bytes_unread(end.fd) == Ok(0) && (!self.is_cut || is_over());
@@ -166,7 +168,7 @@ impl<'s> Stream<'s> {
         }
         if self.has_told && self.has_ended && !self.is_shared {
             if self.is_unread && !self.is_held() {
-                // TCP would have reset the connection.
+                // Make the close of the kernel socket reset the connection, as TCP does if bytes were left unread.
                 let abort = [1i32, 0];
                 let _ =
                     call::setsockopt(self.kernel_socket, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
@@ -175,19 +177,20 @@ impl<'s> Stream<'s> {
         }
     }
 
-    /// Records that the program will write nothing more.
+    /// Records that the program will write no more bytes.
     fn ends(&mut self, source: Kept, unread: bool) {
         self.has_ended = true;
         self.is_unread |= unread;
         self.at.conn.outlet.withdraw(source);
-        // While the keeper has the other end as well, that end has been shut down, not closed.
+        // Shut down TCP as well, unless a relative may still send. If the keeper still holds the program's end, the
+        // program has shut down that end for all processes. If not, the program may only have closed it.
         if !unread && (self.is_shared || !self.is_held()) {
             let _ = call::shutdown(self.kernel_socket, libc::SHUT_WR);
         }
     }
 
     /// Puts on TCP what the program has written. Bytes that are not on TCP yet stay in the socket, where relatives
-    /// see them.
+    /// can count them.
     fn put_out(&self, source: i32) -> Out {
         let mut piece = [0u8; PIECE];
         loop {
@@ -200,7 +203,8 @@ impl<'s> Stream<'s> {
             };
             match call::send(self.kernel_socket, &piece[..n], NOW) {
                 Ok(sent) => {
-                    // Count the bytes before they leave the socket.
+                    // Count the bytes before they leave the socket, so that a relative that waits for them never
+                    // waits too short.
                     if self.at.conn.is_generation(self.at.generation) {
                         self.at.conn.put_out.fetch_add(sent as u64, Ordering::AcqRel);
                     }
@@ -208,10 +212,10 @@ impl<'s> Stream<'s> {
                 }
                 Err(call::Errno::EINTR) => {}
                 Err(call::Errno::EAGAIN) => return Out::Full,
-                // The program's next write must fail, as a write to TCP would.
+                // Make the program's next write fail, as a write to TCP would fail.
                 Err(_) => {
                     let _ = call::shutdown(source, libc::SHUT_RD);
-                    // Make room, so that a program that waits for room finds the error.
+                    // Empty the socket, so that a program that waits for room finds the error.
                     while call::recv(source, &mut piece, libc::MSG_DONTWAIT).is_ok_and(|n| n > 0) {}
                     return Out::Ended { unread: false };
                 }
@@ -227,14 +231,15 @@ impl<'s> Stream<'s> {
     }
 }
 
-/// Prepares ECONNRESET behind the remaining bytes: `source` will be closed with an unread byte. Refuses what the
-/// program writes.
+/// Prepares an error behind the remaining bytes: the keeper will close `source` with an unread byte, and then the
+/// program gets ECONNRESET. From now on, the program's writes fail.
 pub(super) fn will_be_cut(end: i32, source: i32) {
     let _ = call::send(end, &[0], NOW);
     let _ = call::shutdown(source, libc::SHUT_RD);
 }
 
-/// Puts as many of the remaining bytes into the socket as fit. Returns false if no process reads the socket any more.
+/// Puts as many of the remaining bytes into the socket as fit, and removes them from `rest`. Returns false if no
+/// process reads the socket any more.
 pub(super) fn feed(source: i32, rest: &mut &[u8]) -> bool {
     while !rest.is_empty() {
         match call::send(source, &**rest, NOW) {
