@@ -1,8 +1,8 @@
-//! Requests to a keeper for its sockets, from processes that may not take them. The seccomp filters of systemd's
-//! @system-service and of container engines do not allow `pidfd_getfd`.
+//! Requests to a keeper for its sockets, from processes that may not take these sockets by `pidfd_getfd`. The
+//! seccomp filters of systemd's @system-service and of container engines do not allow this call.
 //!
-//! The keeper listens at a name made of its process id. The keeper sends its sockets to each process of its user that
-//! connects, and closes the connection. So the keeper need not remember a process that is stopped in between. Both
+//! The keeper listens at a name made of its process id. The keeper sends its sockets to each process of its user
+//! that connects, and closes the connection. So the keeper need not keep state for a process that is stopped. Both
 //! ends check the kernel's information about the other end, because any process can bind a name.
 
 use crate::conn::Kept;
@@ -13,14 +13,14 @@ use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::{Fd, call, process};
 
-/// Maximum number of streams of a keeper that receives requests. All its sockets must fit into one message.
+/// Maximum number of streams of a keeper that answers requests. All sockets of such a keeper must fit into one
+/// message.
 pub(crate) const STREAMS: usize = FDS_MAX / 2;
 
-/// Nanoseconds between two attempts to connect to a keeper with too many waiting processes.
+/// Nanoseconds between two attempts to connect to a keeper at which too many processes wait.
 const PAUSE_NS: u64 = 1_000_000;
 
-/// Returns the name of the keeper with this process id. Does not allocate, because a keeper is a bare copy of a
-/// process.
+/// Returns the name of the keeper with this process id. Does not allocate, because keepers call this function.
 fn name_of(keeper: i32) -> Option<Name> {
     let mut name = *b"sovia-keeper-00000000";
     let digits = name.iter_mut().rev().take(8);
@@ -30,7 +30,7 @@ fn name_of(keeper: i32) -> Option<Name> {
     Name::new(&name)
 }
 
-/// Binds a keeper's name. Returns `None` if this is impossible.
+/// Makes a keeper listen at its name. Returns `None` if this is impossible.
 pub(crate) fn listen(keeper: i32) -> Option<Listener> {
     Listener::bind(&name_of(keeper)?).ok()
 }
@@ -44,7 +44,7 @@ pub(crate) fn answer(listener: &Listener, sockets: &[i32]) {
     }
 }
 
-/// Requests a socket from the keeper itself.
+/// Requests the socket `kept` from its keeper, which sends a copy of the socket.
 pub(super) fn ask(kept: Kept) -> Result<Fd, Refused> {
     let refused = |error: call::Errno| Refused::Refused(errno(error));
     let life = process::open(kept.keeper).map_err(|_| Refused::Gone)?;
@@ -62,7 +62,7 @@ pub(super) fn ask(kept: Kept) -> Result<Fd, Refused> {
         return Err(Refused::Refused(libc::EPERM));
     }
     let mut fds = [PollFd { fd: asking.raw(), events: libc::POLLIN, revents: 0 }];
-    // The connection hangs up when the keeper ends.
+    // Wait for the answer. The wait also ends when the keeper ends, because the connection then hangs up.
     while ppoll(&mut fds, None, None) == Err(call::Errno::EINTR) {}
     let mut message = [0; 1];
     let received = asking.receive(&mut message).map_err(|_| Refused::Gone)?;

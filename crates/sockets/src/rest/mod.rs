@@ -1,15 +1,15 @@
 //! The rest of a stream: the bytes that are still unread when the peer has finished and a program gets the socket.
 //!
-//! The peer cannot put these bytes on TCP any more, and the program cannot read the VI. Either a relative that shares
-//! the socket reads them, or the program does: the kernel would give them to the first reader. A Unix socket does the
-//! same, so the rest goes into one. A process of the library, the *keeper* (`keeper`), holds both ends of the Unix
-//! socket:
+//! The peer cannot put these bytes on TCP any more, and the program cannot read the VI. The program may read the
+//! bytes, or a relative that shares the socket. The kernel would give the bytes to the first reader, and so does a
+//! Unix socket. So the bytes go into a Unix socket. A process of the library, the *keeper* (`keeper`), holds both
+//! ends of the Unix socket:
 //!
 //! - The program has one end in place of its descriptors.
-//! - Relatives keep their descriptors, which are on TCP from then on. First they receive from the program's end: each
-//!   call takes this end from the keeper, until all bytes have been read.
-//! - The program's writes come out at the other end, and the keeper puts them on TCP. Bytes that a relative sends
-//!   later follow them on TCP.
+//! - Relatives keep their descriptors, which are on TCP from then on. But relatives first receive from the
+//!   program's end. Each call takes this end from the keeper, until all bytes have been read.
+//! - The bytes that the program writes come out at the other end, and the keeper puts them on TCP. Bytes that a
+//!   relative sends later follow these bytes on TCP.
 
 pub(crate) mod asking;
 
@@ -26,23 +26,23 @@ use sovia_sys::{Fd, call, process};
 pub(crate) enum Refused {
     /// The keeper has ended, or has closed the socket.
     Gone,
-    /// This process may open no more descriptors, or may not take them from other processes.
+    /// This process may open no more descriptors, or may not take descriptors from other processes.
     Refused(Errno),
 }
 
-/// Returns the end from which the rest of a connection is read. Returns `None` if there is no rest, or all of it has
-/// been read.
+/// Returns the end of the Unix socket from which the rest of a connection's stream is read. Returns `None` if there
+/// is no rest, or if all of the rest has been read.
 ///
 /// # Errors
-/// `ECONNRESET` if the rest is lost because the keeper has been killed: the loss must be visible. Otherwise the
-/// reason why this process cannot get the end.
+/// `ECONNRESET` if the rest is lost because the keeper has been killed: the loss must be visible. Any other error
+/// says why this process cannot get the end.
 pub(crate) fn end_of(conn: &Conn) -> Result<Option<Fd>, Errno> {
     while let Some(kept) = conn.rest.find() {
         match take(kept) {
             Ok(end) => return Ok(Some(end)),
             Err(Refused::Refused(error)) => return Err(error),
             Err(Refused::Gone) if conn.rest.find() == Some(kept) => return Err(libc::ECONNRESET),
-            // The keeper has found meanwhile that all bytes have been read.
+            // Look again: the keeper has found meanwhile that all bytes have been read.
             Err(Refused::Gone) => {}
         }
     }
@@ -50,19 +50,21 @@ pub(crate) fn end_of(conn: &Conn) -> Result<Option<Fd>, Errno> {
 }
 
 per_engine! {
-    /// Ends that this process has made for a keeper, until the program has them, each with its inode. The inode shows
-    /// if a number still refers to the same descriptor. (A child on its parent's memory has descriptors of its own.)
+    /// Sockets that this process has made for a keeper, until the program has them: inode and descriptor of each.
+    /// The inode shows if the descriptor number still refers to the socket, because a child on its parent's memory
+    /// has descriptors of its own.
     static AT_HAND: RobustBox<Vec<(u64, i32)>, { rank::AT_HAND }> = RobustBox::new(Vec::new());
 }
 
-/// Keeps a copy of `end` for the program in this process, which may be unable to take it from the keeper.
+/// Keeps a copy of `end` in this process, until the program has its end. This process may be unable to take `end`
+/// from the keeper.
 pub(crate) fn is_at_hand(kept: Kept, end: &Fd) -> Result<(), Errno> {
     let copy = call::fcntl(end.raw(), libc::F_DUPFD_CLOEXEC, 0).map_err(errno)?;
     AT_HAND.with(|ends| ends.push((kept.inode, copy as i32)));
     Ok(())
 }
 
-/// Closes the copies, because the program has what it needs.
+/// Closes the copies in [`AT_HAND`], because the program has its ends now.
 pub(crate) fn nothing_at_hand() {
     for (inode, fd) in AT_HAND.with(core::mem::take) {
         if is_it(fd, inode) {
@@ -75,7 +77,7 @@ fn is_it(fd: i32, inode: u64) -> bool {
     call::file_id(fd).is_ok_and(|(_, of)| of == inode)
 }
 
-/// Returns this process's own copy of an end, if there is one.
+/// Returns this process's own copy of the socket `kept`, if there is a copy.
 fn at_hand(kept: Kept) -> Option<Fd> {
     let fd =
         AT_HAND.with(|ends| ends.iter().find(|(of, _)| *of == kept.inode).map(|(_, fd)| *fd))?;
@@ -83,7 +85,8 @@ fn at_hand(kept: Kept) -> Option<Fd> {
     is_it(end.raw(), kept.inode).then_some(end)
 }
 
-/// Takes a socket from a keeper, if that process still is the keeper.
+/// Takes the socket `kept` from its keeper. Fails if the keeper's process id or descriptor now belongs to something
+/// else.
 pub(crate) fn take(kept: Kept) -> Result<Fd, Refused> {
     if let Some(end) = at_hand(kept) {
         return Ok(end);
@@ -97,7 +100,7 @@ pub(crate) fn take(kept: Kept) -> Result<Fd, Refused> {
     is_it(socket.raw(), kept.inode).then_some(socket).ok_or(Refused::Gone)
 }
 
-/// Returns the number of bytes of the rest that can be read at once.
+/// Returns the number of bytes of the rest of a connection's stream that can be read at once.
 pub(crate) fn unread(conn: &Conn) -> usize {
     match end_of(conn) {
         Ok(Some(end)) => call::bytes_unread(end.raw()).unwrap_or(0),
@@ -105,11 +108,11 @@ pub(crate) fn unread(conn: &Conn) -> usize {
     }
 }
 
-/// Nanoseconds between two checks whether the keeper has put the program's bytes on TCP.
+/// Nanoseconds between two checks of how many of the program's bytes the keeper has put on TCP.
 const LOOK_NS: u64 = 200_000;
 
-/// Waits until the bytes that a program has written so far are on TCP. Called before this process puts bytes there.
-/// `fd` is this process's descriptor.
+/// Waits until the keeper has put on TCP all bytes that a program has written so far. Called before this process
+/// sends bytes on TCP. `fd` is this process's descriptor of the connection.
 ///
 /// # Errors
 /// `EAGAIN` if TCP has no room for the program's bytes and the call must not wait; `EINTR`.
@@ -125,12 +128,13 @@ pub(crate) fn come_after(conn: &Conn, fd: i32, dont_wait: bool) -> Result<(), Er
 #[inline(never)]
 fn await_keeper(conn: &Conn, kept: Kept, fd: i32, dont_wait: bool) -> Result<(), Errno> {
     let mut goal = None;
-    // Without a keeper no more bytes will come.
+    // If the keeper has ended, it puts no more bytes on TCP. Then stop waiting.
     while conn.outlet.find() == Some(kept)
         && let Ok(source) = take(kept)
         && let Ok(queued @ 1..) = call::bytes_unread(source.raw())
     {
-        // Read `put_out` after the queue: bytes that the keeper puts on TCP in between only lengthen the wait.
+        // Read `put_out` after the length of the queue. Bytes that the keeper puts on TCP in between only lengthen
+        // the wait.
         let put_out = conn.put_out.load(Ordering::Acquire);
         if put_out >= *goal.get_or_insert(put_out + queued as u64) {
             break;
