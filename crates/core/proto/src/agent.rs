@@ -1,9 +1,9 @@
 //! Messages between a program and the agent of its host.
 //!
-//! A program may hold one end of a connection, but be unable to see the process with the other end. It then sends
-//! the agent a query. The agent receives the queries of both programs. It asks the kernel to confirm that their
-//! sockets are the two ends of *one* connection. Then it gives each program one end of a Unix socket between them.
-//! The programs use this socket for their rendezvous.
+//! A program with one end of a connection may be unable to see the process with the other end. The program then
+//! sends a query to the agent. The agent receives the queries of both programs. It asks the kernel to confirm that
+//! the programs' sockets are the two ends of *one* connection. Then the agent gives each program one end of a pair
+//! of Unix sockets. The programs use this pair for their rendezvous.
 
 use crate::meeting::LINK;
 
@@ -16,9 +16,10 @@ pub enum What {
     /// From a program: a query for the other end of this connection, encoded by
     /// [`Link::of_role`](crate::meeting::Link::of_role).
     Seek([u8; LINK]),
-    /// From a program: withdraws the query.
+    /// From a program: withdraws the query with the same id.
     Forget,
-    /// From the agent: the message carries one end of a socket to the process with the other end.
+    /// From the agent: the message carries one end of a pair of Unix sockets. The process with the other end of the
+    /// connection gets the other end of this pair.
     Found,
 }
 

@@ -1,9 +1,9 @@
-//! Closing: FIN ends an end's stream, and FINACK answers FIN (ICS figure 11).
+//! Closing: an end sends FIN after its last byte, and the peer answers with FINACK (ICS figure 11).
 
 use crate::Violation;
 use crate::packet::Kind;
 
-/// State of one end's closing. Each direction closes by itself (half close).
+/// State of one end's closing. The two directions of a stream close independently (half close).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Closing {
@@ -23,7 +23,8 @@ impl Closing {
         first
     }
 
-    /// Records a FIN or FINACK that this end has reached in the stream. Returns true if it must answer with FINACK.
+    /// Records a FIN or FINACK that this end has reached in the stream. Returns true if this end must answer with
+    /// FINACK.
     ///
     /// # Errors
     /// [`Violation`] for a second FIN, or for an answer to a FIN that this end never sent.

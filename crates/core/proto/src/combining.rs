@@ -1,18 +1,19 @@
-//! Policy for combining small messages: when they wait for more, and when they are sent (ICS section 4.2).
+//! Policy for combining small messages: when such a message waits for further messages, and when it is sent (ICS
+//! section 4.2).
 //!
 //! A message below the limit is appended to a chunk. The chunk is sent in four cases:
 //!
-//! 1. The timer expires, which began with the chunk's first message.
+//! 1. The timer that began with the chunk's first message expires.
 //! 2. The next small message has no room in the chunk.
 //! 3. A larger message comes.
 //! 4. The program receives, closes, or switches combining off (TCP_NODELAY).
 
 use crate::configuration::Combine;
 
-/// State of a stream's chunk. It counts bytes only; the caller keeps the bytes.
+/// State of a stream's chunk of combined messages. The caller stores the bytes, and this type only counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Combiner {
-    /// Length in bytes below which messages are combined, while combining is on.
+    /// Length in bytes below which messages are combined. `None` while combining is off.
     below: Option<u32>,
     chunk: u32,
     waiting: u32,
@@ -24,7 +25,7 @@ pub struct Combiner {
 /// Instruction to the caller for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Append the message to the chunk, at this byte.
+    /// Copy the message into the chunk, at this offset in bytes.
     Join(u32),
     /// Send the chunk first, then offer the message again.
     After,
@@ -39,13 +40,14 @@ impl Combiner {
         Combiner { below, chunk, waiting: 0, begun: 0, due: false }
     }
 
-    /// Limits chunks to `chunk` bytes, which the peer can receive.
+    /// Limits chunks to `chunk` bytes, the length of the longest packet that the peer receives.
     pub fn limit(&mut self, chunk: u32) {
         self.chunk = chunk;
         self.below = self.below.map(|below| below.min(chunk));
     }
 
-    /// Returns what the caller must do with a message of `bytes` bytes. Adds the message to the chunk if it joins.
+    /// Returns what the caller must do with a message of `bytes` bytes. If the result is [`Fate::Join`], counts the
+    /// message as part of the chunk.
     pub fn offer(&mut self, bytes: u32) -> Fate {
         match self.below {
             Some(below) if bytes < below => {
@@ -68,12 +70,12 @@ impl Combiner {
         }
     }
 
-    /// Schedules the chunk: it is sent as soon as the window has room.
+    /// Marks the chunk to be sent as soon as the window has room.
     pub fn flush(&mut self) {
         self.due = self.waiting > 0;
     }
 
-    /// Switches combining on for messages below `below` bytes, or off.
+    /// Switches combining on for messages shorter than `below` bytes. With `None`, switches combining off.
     pub fn switch(&mut self, below: Option<u32>) {
         self.below = below.map(|below| below.min(self.chunk));
         if self.below.is_none() {
@@ -96,13 +98,13 @@ impl Combiner {
         self.due
     }
 
-    /// Returns the number of the chunk that still waits for more bytes. A timer that was set for another number is
-    /// void.
+    /// Returns the number of the present chunk if the chunk waits for further messages. The caller must ignore a
+    /// timer that it has set for a chunk with another number.
     pub const fn batch(&self) -> Option<u32> {
         if self.waiting > 0 && !self.due { Some(self.begun) } else { None }
     }
 
-    /// Empties the chunk after it was sent. Returns the number of bytes that it had.
+    /// Empties the chunk, which the caller now sends. Returns the number of bytes that the chunk had.
     pub const fn take(&mut self) -> u32 {
         let bytes = self.waiting;
         self.waiting = 0;

@@ -1,37 +1,40 @@
 //! Failover: a direction's move to TCP after the carrier of its VI has died.
 //!
-//! If a NIC in software is between the two ends, the sender's segment keeps the bytes that the sender has put on
-//! the VI. It keeps them until the sender knows that the receiver has consumed them. So no byte is lost if a NIC
-//! dies, or if the two NICs lose each other for good. Each sender puts on TCP all bytes that may not have arrived,
-//! and then continues on TCP:
+//! If NICs in software connect the two ends, the sender's segment keeps the bytes of the VI. It keeps each byte
+//! until the sender knows that the receiver has consumed this byte. So no byte is lost if a NIC dies, or if the two
+//! NICs lose each other for good. Each sender puts on TCP all bytes that may not have arrived, and then continues
+//! on TCP:
 //!
-//! 1. The sender freezes the direction. It finds the tail of the stream, which it still has in its segment
-//!    ([`kept`]).
+//! 1. The sender stops sending on the VI. It finds the tail of the stream, which are the last bytes that its
+//!    segment still has ([`kept`]).
 //! 2. The sender puts a [`Record`] on TCP. The record gives the position of the tail in the VI's stream, and the
-//!    tail's length. The tail follows, and then the program's new bytes.
+//!    tail's length. After the record the sender puts the tail on TCP, and then the program's new bytes.
 //! 3. The receiver reads everything that has arrived on the VI, and then the record. It skips the bytes of the tail
 //!    that it has already read ([`skip`]).
 //!
-//! The record needs no answer. Each direction fails over by itself, when its sender finds that the carrier has
-//! died. If both ends know of the switch, TCP carries nothing else behind the byte of the switch. So the receiver
-//! cannot take the record for data. If TCP ends before all bytes that the record announces, the receiver reports an
-//! error.
+//! The receiver does not answer the record. Each direction fails over independently, when its sender finds that the
+//! carrier has died. If both ends know of the switch, TCP has no byte of the program between the switch and the
+//! record. So the receiver cannot take the record for data. If TCP ends before all bytes that the record announces,
+//! the receiver reports an error.
 //!
 //! # During the rendezvous
 //!
-//! A receiver reads nothing on the VI until its claim of the switch is confirmed, and the sender's segment decides
-//! the claim. So if no claim has arrived, the sender knows that the receiver has read nothing on the VI. The sender
-//! then takes the switch back, and puts all bytes of the VI on TCP without a record ([`Sending::TakeBack`]). A
-//! receiver that
+//! A receiver reads nothing on the VI until its claim of the switch has reached the sender's segment and is
+//! confirmed. So if no claim has arrived, the sender knows that the receiver has read nothing on the VI. The sender
+//! then takes the switch back, and puts all bytes of the VI on TCP without a record ([`Sending::TakeBack`]). The
+//! receiver acts by what it knows:
 //!
-//! - has not claimed a switch continues to read TCP ([`Receiving::Doubtful`]), as if there were no switch.
-//! - has claimed a switch does not know whether the claim has arrived. It looks whether there is a record at the
-//!   byte of the switch ([`Receiving::RecordOrNot`]).
+//! - A receiver that has not claimed a switch continues to read TCP, as if there were no switch
+//!   ([`Receiving::Doubtful`]).
+//! - A receiver that has claimed a switch does not know if the claim has arrived. This receiver reads TCP up to the
+//!   switch, and then checks for a record there ([`Receiving::RecordOrNot`]).
 //!
-//! Without a record, the receiver does not know how many bytes of the VI the sender puts on TCP. A sender that had
-//! closed before puts none there. So for such a receiver the end of TCP is an error.
+//! Without a record, the receiver does not know how many bytes the sender had put on the VI. A sender that closed
+//! before the failover does not put these bytes on TCP. So without a record the receiver reports the end of TCP as
+//! an error.
 //!
-//! Positions count the bytes on the VI, in packets and coalesced. They wrap: two ends are never 2^31 bytes apart.
+//! Positions count all bytes on the VI, both in packets and coalesced. A position has 32 bits and wraps. This is
+//! safe, because the two ends' positions never differ by 2^31 or more.
 
 #[cfg(test)]
 mod tests;
@@ -94,26 +97,26 @@ impl Record {
 pub enum Sending {
     /// Repeats no byte. The direction is on TCP, or has ended.
     Plain,
-    /// Puts a record on TCP.
+    /// Puts a record and the tail of the stream on TCP.
     Record,
-    /// Takes the switch back, and puts the bytes of the VI on TCP. If the receiver has claimed the switch by then,
+    /// Takes the switch back, and puts the bytes of the VI on TCP. If the receiver has already claimed the switch,
     /// the sender puts a record on TCP instead.
     TakeBack,
-    /// Resets the connection: the receiver waits for an answer that it did not get.
+    /// Resets the connection, because the receiver may wait for an answer that was lost with the carrier.
     Lost,
 }
 
-/// Returns the action for the direction in which an end sends. `switch` is the word in its segment. `owes` is true
-/// if the sender has gone back to TCP before, and may still have to drain bytes that the receiver returns.
+/// Returns the action for the direction in which an end sends. `switch` is the switch word in the end's segment.
+/// `owes` is true if the end has already sent ToTcp, and may still have to drain bytes that the receiver returns.
 pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> Sending {
     match tx {
         Tx::Tcp => Sending::Plain,
-        // The bytes behind a switch that the sender took back go on TCP in any case.
+        // A sender that has taken its switch back puts the VI's bytes on TCP in any case.
         Tx::Back if owes && !matches!(Switch::from_word(switch), Switch::Cancelled) => {
             Sending::Lost
         }
         Tx::Back => Sending::Plain,
-        // The kernel socket takes no more bytes. The receiver finds out whether the FIN has arrived.
+        // After a FIN the kernel socket takes no more bytes. The receiver checks if the FIN has arrived on the VI.
         Tx::Vi if fin_sent => Sending::Plain,
         Tx::Vi => match Switch::from_word(switch) {
             Switch::Entered(_) => Sending::Record,
@@ -128,17 +131,18 @@ pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> Sending
 pub enum Receiving {
     /// Continues on TCP.
     Plain,
-    /// Continues on TCP, and takes TCP's end for an error. The sender may have ended its part on the VI. Or it may
-    /// die before it has put all bytes on TCP that it takes back.
+    /// Continues on TCP, and reports TCP's end as an error. The sender may have ended its stream on the VI. Or the
+    /// sender may die before it has put all bytes of the VI on TCP.
     Doubtful,
     /// Reads TCP up to the switch, then the VI up to the FIN, which has arrived.
     ToFin,
-    /// Reads TCP up to the switch, then all bytes that have arrived on the VI. Then it expects a record on TCP.
+    /// Reads TCP up to the switch, then all bytes that have arrived on the VI. Then the receiver expects a record
+    /// on TCP.
     Record,
-    /// Reads TCP up to the switch. Then either a record follows, or the program's next bytes. The receiver has read
-    /// nothing on the VI before. As in [`Receiving::Doubtful`], TCP's end is an error.
+    /// Reads TCP up to the switch. Then TCP has either a record, or the program's next bytes. The receiver has read
+    /// nothing on the VI so far. As in [`Receiving::Doubtful`], TCP's end is an error.
     RecordOrNot,
-    /// Resets the connection: the sender may have put returned bytes on TCP.
+    /// Resets the connection, because the sender may already have put returned bytes on TCP.
     Lost,
 }
 
@@ -157,7 +161,7 @@ pub struct Known {
     pub fin: u64,
     /// Set if the FIN on the VI has arrived, or if the receiver has read the end of the stream.
     pub finished: bool,
-    /// Set if all bytes behind a switch that the sender took back are on TCP ([`word::TAKEN`]).
+    /// Set if the sender, which took its switch back, has put all bytes of the VI on TCP ([`word::TAKEN`]).
     pub taken_back: bool,
     /// Set if the receiver has returned its unread bytes.
     pub returning: bool,
@@ -171,10 +175,10 @@ pub const fn receiving(known: Known) -> Receiving {
         Rx::Vi if known.finished => Receiving::ToFin,
         Rx::Vi => Receiving::Record,
         Rx::Granted => match Switch::from_word(known.switch) {
-            // The sender has ended on TCP, and has never switched.
+            // The sender has ended its stream on TCP, and has never switched.
             Switch::Not if known.fin == word::FIN_ON_TCP => Receiving::Plain,
             Switch::Cancelled if known.taken_back => Receiving::Plain,
-            // Everything that the sender put on the VI has arrived, and its TCP stream has ended at the switch.
+            // All bytes that the sender put on the VI have arrived, and the sender's TCP stream ends at the switch.
             Switch::At(n) | Switch::Entered(n) if known.finished && known.read <= n => {
                 Receiving::ToFin
             }
@@ -186,18 +190,19 @@ pub const fn receiving(known: Known) -> Receiving {
     }
 }
 
-/// Meaning of the first bytes at the byte of a switch.
+/// Meaning of the first bytes that TCP has behind a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begins {
-    /// They may be the beginning of a record. More bytes must come.
+    /// The bytes may be the beginning of a record. The receiver needs more bytes to decide.
     Perhaps,
-    /// They are a record.
+    /// The bytes are a record.
     Record(Record),
-    /// They are the program's bytes.
+    /// The bytes are data of the program.
     Data,
 }
 
-/// Returns the meaning of `bytes`, the first bytes at the byte of a switch. More bytes may follow.
+/// Returns the meaning of `bytes`, the first bytes that TCP has behind a switch. `bytes` need not be a whole
+/// record.
 pub fn begins(bytes: &[u8]) -> Begins {
     let n = bytes.len().min(MAGIC.len());
     match bytes.first_chunk().map(Record::decode) {
@@ -210,7 +215,7 @@ pub fn begins(bytes: &[u8]) -> Begins {
 /// Counts of a sender's messages on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Number of entries of the ring.
+    /// Number of entries that the sender has put in the ring so far.
     pub entries: u32,
     /// Number of ordered packets among these entries.
     pub packets: u32,
@@ -218,13 +223,13 @@ pub struct Sent {
     pub bytes: u32,
     /// Number of ordered packets before the coalesced bytes in the overflow buffer.
     pub after: u32,
-    /// Position of the first coalesced byte in the overflow buffer. Positions count coalesced bytes only.
+    /// Number of coalesced bytes before the first byte that is now in the overflow buffer.
     pub start: u64,
-    /// Position of the end of the coalesced bytes.
+    /// Number of bytes coalesced so far.
     pub tail: u64,
 }
 
-/// Least progress of the receiver, as far as the sender knows.
+/// Progress of the receiver, as far as the sender knows. The receiver may have read more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard {
     /// Number of bytes in packets that the receiver has read completely.
@@ -236,13 +241,13 @@ pub struct Heard {
 /// An entry that is still in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// Length of its message in bytes.
+    /// Length of the entry's message in bytes.
     pub len: u32,
     /// True if the entry is an ordered packet.
     pub is_ordered: bool,
 }
 
-/// Tail of the stream, as far as the sender still has it: messages, then coalesced bytes.
+/// Tail of the stream, which the sender still has: messages in the ring, then coalesced bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Tail {
@@ -254,19 +259,19 @@ pub struct Tail {
     pub first: u32,
     /// Number of entries in the tail.
     pub entries: u32,
-    /// Position of the tail's first coalesced byte. Positions count coalesced bytes only.
+    /// Number of coalesced bytes before the tail's first coalesced byte.
     pub head: u64,
-    /// Number of coalesced bytes. They follow all messages.
+    /// Number of coalesced bytes in the tail, which follow all its messages.
     pub gathered: u64,
 }
 
-/// Returns the tail of the stream that the sender still has. `entry` returns an entry of the ring, or `None` if
-/// another entry has overwritten it.
+/// Returns the tail of the stream, which the sender still has. `entry` returns the ring's entry with a given
+/// number, or `None` if a later entry has overwritten it.
 ///
-/// An unread message may be missing here. A short message travels in its entry. The receiver may have taken the
-/// entry off the ring, and posted the receive again, before its program read the message. So the receiver has every
-/// message that is missing here. Conversely, the receiver may have read bytes of the tail: the sender's knowledge
-/// of the receiver may be old.
+/// The tail may lack a message that the receiver's program has not read. A short message travels in its entry. If
+/// the receiver has taken such an entry off the ring, the sender may overwrite the entry. But then the receiver
+/// already has the message. The tail may also have bytes that the receiver has already read, because `heard` may be
+/// old.
 ///
 /// # Errors
 /// [`Violation`] if `heard` says that the receiver has consumed bytes that it cannot have consumed.
@@ -281,13 +286,13 @@ pub fn kept(
         return Err(Violation("more coalesced bytes taken than there are"));
     }
     let gathered = sent.tail - heard.head;
-    // The receiver has consumed all bytes before `start`. Otherwise the sender would not have begun to coalesce
-    // again.
+    // The receiver has consumed all coalesced bytes before `start`. If not, the sender would not have begun to
+    // coalesce again.
     let gathered =
         if gathered > sent.tail - sent.start { sent.tail - sent.start } else { gathered };
     let head = sent.tail - gathered;
-    // The sender sends packets after coalesced bytes only if the receiver has consumed all of these. Then the
-    // receiver has also consumed the packets before them.
+    // If the receiver has consumed all coalesced bytes, it has also consumed the packets that come before these
+    // bytes.
     let least = match has_gathered && gathered == 0 {
         true => sent.after,
         false => sent.packets.wrapping_sub(sent.entries),
@@ -315,11 +320,11 @@ pub fn kept(
     })
 }
 
-/// Returns the number of bytes of the tail that the receiver has already read. `consumed` is the number of bytes of
-/// the VI's stream that it has consumed.
+/// Returns the number of bytes of the tail that the receiver has already read. `consumed` is the number of bytes
+/// that the receiver has consumed on the VI.
 ///
 /// # Errors
-/// [`Violation`] if bytes are missing between the two.
+/// [`Violation`] if the tail begins after the next byte that the receiver needs.
 pub fn skip(record: &Record, consumed: u32) -> Result<u32, Violation> {
     let had = consumed.wrapping_sub(record.position);
     if had <= record.bytes {

@@ -1,7 +1,8 @@
-//! Packets that packet filters may block, as the agent reports them to programs (`sovia run --respect-filters`).
+//! Sets of packets that packet filters may block. The agent reports such a set to programs (`sovia run
+//! --respect-filters`).
 //!
-//! This module describes a filter by the ports that its rules name. A packet between two programs of one network
-//! namespace matches a [`Flow`] by its source and destination port. [`Flows`] is a set of packets.
+//! A [`Flow`] describes packets by ranges of source and destination ports. It concerns packets between two programs
+//! of one network namespace. [`Flows`] is a set of packets, described by flows.
 
 use alloc::vec::Vec;
 
@@ -17,7 +18,7 @@ const FLOW: usize = 8;
 pub const MESSAGE_MAX: usize = HEAD + FLOWS_MAX * FLOW;
 const MAGIC: [u8; HEAD] = *b"SOVIAFI1";
 
-/// A range of ports, both ends included.
+/// A range of ports, including its first and last port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ports {
     /// The lowest port.
@@ -48,12 +49,12 @@ pub struct Flow {
     pub destination: Ports,
 }
 
-/// Port that a rule looks at.
+/// Port of a packet that a filter's rule checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The sender's.
+    /// The sender's port.
     Source,
-    /// The receiver's.
+    /// The receiver's port.
     Destination,
 }
 
@@ -81,7 +82,8 @@ impl Flow {
     }
 }
 
-/// A set of packets. It may hold more packets than were added, never fewer.
+/// A set of packets. The set always holds all packets that the caller has added. To stay small, it may also hold
+/// others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flows(Vec<Flow>);
 
@@ -128,7 +130,8 @@ impl Flows {
         flows.0.iter().for_each(|flow| self.add(*flow));
     }
 
-    /// Divides the set into the packets whose port on `side` is in one of the ranges, and the others.
+    /// Divides the set in two: first the packets whose port on `side` is in one of the ranges, then all other
+    /// packets.
     pub fn split(&self, side: Side, ranges: &[Ports]) -> (Flows, Flows) {
         let mut sorted = Vec::from(ranges);
         sorted.sort_unstable();
@@ -140,7 +143,7 @@ impl Flows {
         let (mut inside, mut outside) = (Flows::NONE, Flows::NONE);
         for flow in &self.0 {
             let Ports { first, last } = flow.ports(side);
-            // Ports from here on have not been divided yet; `None` after the last one.
+            // First port of the flow that is not in `inside` or `outside` yet. `None` after the flow's last port.
             let mut next = Some(first);
             for range in &sorted {
                 let Some(from) = next.filter(|&from| range.first <= last && range.last >= from)
@@ -172,7 +175,7 @@ impl Flows {
         message
     }
 
-    /// Decodes such a message. Returns `None` for any other bytes.
+    /// Decodes a message from [`Flows::encode`]. Returns `None` for any other bytes.
     pub fn decode(message: &[u8]) -> Option<Flows> {
         let bytes = message.strip_prefix(&MAGIC)?;
         let (flows, []) = bytes.as_chunks::<FLOW>() else { return None };

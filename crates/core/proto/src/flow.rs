@@ -1,12 +1,12 @@
 //! The sliding window and delayed acknowledgements (ICS section 4.2).
 //!
 //! A sender may have `w` data packets unacknowledged. When the program has consumed a packet, the receiver counts
-//! one owed acknowledgement. The owed acknowledgements travel on the receiver's next data packet, or alone as soon
-//! as `t` are owed.
+//! one owed acknowledgement. The owed acknowledgements travel on the receiver's next data packet. As soon as `t`
+//! acknowledgements are owed, they travel in a packet of their own.
 //!
-//! So at most `w` data packets and `w / t` acknowledgements can be on their way to an end. The end must have posted
-//! that many receives. It posts three more for FIN, FINACK and a change of path, which the window does not hold
-//! back.
+//! So at most `w` data packets and `w / t` acknowledgements can be on their way to an end. Each end must have
+//! posted receives for all these packets. It posts three more receives for FIN, FINACK and a change of path,
+//! because these packets do not wait for the window.
 
 use crate::Violation;
 use crate::packet::{Immediate, Kind};
@@ -16,11 +16,11 @@ use crate::packet::{Immediate, Kind};
 pub struct Parameters {
     /// Window `w`: number of data packets that may be unacknowledged.
     pub window: u16,
-    /// Threshold `t`: number of owed acknowledgements that are sent alone.
+    /// Threshold `t`: number of owed acknowledgements at which an end sends a packet for them alone.
     pub threshold: u16,
 }
 
-/// The papers' parameters for all but their simplest configurations.
+/// Parameters of the papers' configuration SOVIA_DACKS.
 pub const DACKS: Parameters = Parameters { window: 32, threshold: 16 };
 
 impl Parameters {
@@ -31,7 +31,7 @@ impl Parameters {
     }
 }
 
-/// Counts of one end.
+/// Counts of one end's packets and acknowledgements.
 ///
 /// ```
 /// use sovia_proto::flow::{Flow, Parameters};
@@ -44,7 +44,7 @@ impl Parameters {
 /// }
 /// assert_eq!((sender.unacked(), receiver.held()), (2, 2));
 ///
-/// // The program consumes both packets; then the end must send acknowledgements alone.
+/// // The program consumes both packets. Then the receiver must send a packet for the acknowledgements.
 /// assert!(!receiver.consumed());
 /// assert!(receiver.consumed());
 /// sender.arrived(receiver.send(Kind::Ack))?;
@@ -54,8 +54,8 @@ impl Parameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Flow {
-    // The fields have 32 bits. The processor would load narrower neighbours together. Such a load waits until
-    // recent stores to any of them are complete.
+    // The fields have 32 bits, although 16 bits suffice. Two adjacent 16-bit fields could be loaded by one
+    // instruction. This load would wait until recent stores to each of the two fields are complete.
     window: u32,
     /// Window of the peer.
     allowed: u32,
@@ -75,7 +75,8 @@ impl Flow {
         Flow { window, allowed: window, threshold, unacked: 0, owed: 0, held: 0 }
     }
 
-    /// Sets the peer's window. Lowers a threshold above this window, which would never be reached.
+    /// Sets the peer's window. If this end's threshold is larger, lowers it to the peer's window. The peer would
+    /// never send enough packets to reach a larger threshold.
     pub const fn face(&mut self, window: u16) {
         self.allowed = if window == 0 { 1 } else { window as u32 };
         if self.threshold > self.allowed {
@@ -83,8 +84,8 @@ impl Flow {
         }
     }
 
-    /// Sets the number of data packets that may be unacknowledged from now on. With 0 the end may send no data
-    /// packet.
+    /// Sets the number of data packets that may be unacknowledged from now on. If `window` is 0, the end may send
+    /// no data packet.
     pub const fn narrow(&mut self, window: u16) {
         self.window = window as u32;
     }
@@ -154,8 +155,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Counts a data packet that the program has consumed. Returns true if the end must now send acknowledgements
-    /// alone.
+    /// Counts a data packet that the program has consumed. Returns true if the end must now send a packet for the
+    /// owed acknowledgements.
     #[inline]
     pub const fn consumed(&mut self) -> bool {
         self.held = self.held.saturating_sub(1);
@@ -219,7 +220,8 @@ mod tests {
         assert!(flow.arrived(Immediate { kind: Kind::Ack, acks: 1 }).is_err());
         flow.arrived(DATA).unwrap();
         assert!(flow.arrived(DATA).is_err());
-        // Consumed but not acknowledged: the packet still occupies the peer's window.
+        // The program has consumed the packet, but this end has not acknowledged it. So the packet still occupies
+        // the peer's window.
         flow.consumed();
         assert!(flow.arrived(DATA).is_err());
         flow.send(Kind::Ack);
@@ -295,8 +297,7 @@ mod tests {
             let mut flows = [Flow::new(a), Flow::new(b)];
             flows[0].face(b.window);
             flows[1].face(a.window);
-            // The number on which two ends agree: the receives of an end cover all packets that the other end may
-            // send.
+            // Number of receives that each end posts. It covers all packets that the other end may send.
             let receives = [b, a].map(|peer| peer.window + a.window.max(b.window) + 3);
             let mut known = HashSet::from([Ends { flows, coming: Default::default() }]);
             let mut open: Vec<_> = known.iter().cloned().collect();

@@ -1,10 +1,11 @@
 //! SOVIA's protocol between the two ends of a VI, as state machines without I/O, clock or thread.
 //!
-//! - [`packet`]: the kinds of packets, and the 32 bits of immediate data that carry them.
+//! - [`packet`]: the kinds of packets, and the 32 bits of immediate data that carry a packet's kind.
 //! - [`flow`]: the sliding window, and acknowledgements that are counted and piggybacked.
 //! - [`order`]: bytes that the sender coalesces while the window is used up, and their position in the stream.
-//! - [`path`]: the carrier of each direction's bytes (kernel TCP or the VI), and the change between the two at a
-//!   byte that both ends know. [`word`]: the shared words that carry these decisions.
+//! - [`path`]: the carrier of each direction's bytes, which is kernel TCP or the VI. Also the change from one
+//!   carrier to the other, at a position in the stream that both ends know. [`word`]: the words of shared memory
+//!   through which the two ends exchange these decisions.
 //! - [`close`]: FIN and FINACK.
 //! - [`failover`]: the move to TCP after the carrier of the VI has died.
 //! - [`filters`]: packets that packet filters may block.
@@ -16,7 +17,7 @@
 //! - [`configuration`]: a stream's settings, with the papers' names and a text form.
 //! - [`state`]: the state diagram (ICS figure 11) as a declared table.
 //! - [`wakeup`]: the contents of a WAKEUP packet, by which two ends agree on their settings.
-//! - [`combining`]: the policy by which small messages wait for more.
+//! - [`combining`]: the policy by which small messages wait for further messages, to share a packet.
 //! - [`session`]: one end's whole protocol, made of the modules above.
 //!
 //! Papers: SOVIA, ICS 2001, sections 4.1 to 4.3 (cited below as ICS); SOVIA, CLUSTER 2001.

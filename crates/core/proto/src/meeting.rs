@@ -69,7 +69,7 @@ impl Link {
         out
     }
 
-    /// Decodes a request to a NIC. Returns the link, and true if the connector asks.
+    /// Decodes a request to a NIC. Returns the link, and true if the connector made the request.
     pub fn with_role(bytes: &[u8; LINK]) -> Option<(Link, bool)> {
         let is_connector = match bytes[ROLE] {
             1 => false,
@@ -109,14 +109,14 @@ pub const NIC_NAME: &str = "sovia-nic/";
 /// Length in bytes of the longest name of a NIC.
 pub const NIC_NAME_MAX: usize = 32;
 
-/// Messages by which a program and a NIC introduce themselves. They take turns:
+/// Message by which a program or a NIC introduces itself. The program and the NIC exchange four messages:
 ///
-/// 1. The program names its challenge: a file whose random name only a process that could trace the program can
-///    read.
-/// 2. The NIC shows what it has read from the program's challenge, and names its own challenge.
-/// 3. The program shows what it has read from the NIC's challenge. With the message it passes the segment, its
-///    doorbells, and the descriptors that report its death.
-/// 4. The NIC passes its doorbells, and the descriptors that report its death.
+/// 1. The program names its challenge, which is a file with a random name. Only a process that may trace the
+///    program can read this name.
+/// 2. The NIC sends the random name of the program's challenge, and names its own challenge.
+/// 3. The program sends the random name of the NIC's challenge. With this message the program passes the segment,
+///    its doorbells, and the descriptors that report the program's death.
+/// 4. The NIC passes its doorbells, and the descriptors that report the NIC's death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Introduction {
     /// Process that sends the message.

@@ -1,22 +1,23 @@
 //! Bytes that the sender coalesces while the window is used up.
 //!
-//! A program may write more than a window of packets before its peer reads; TCP accepts megabytes. The sender
-//! coalesces the surplus in the overflow buffer, which the receiver can read too. The receiver takes the bytes from
-//! there by itself. So they arrive even if the sender computes, sleeps or dies.
+//! A program may write more than a window of packets before its peer reads, because TCP accepts megabytes. The
+//! sender appends the surplus bytes to the overflow buffer. The receiver reads the overflow buffer without the
+//! sender's help. So the surplus bytes arrive even if the sender computes, sleeps or dies.
 //!
 //! One number keeps the stream in order: the number of ordered packets that were sent before coalescing began.
-//! Coalescing ends only when the receiver has taken everything. So at any time the rest of the stream is
+//! Coalescing ends only when the receiver has taken all coalesced bytes. So the unread part of the stream always
+//! has this order:
 //!
 //! `packets sent before coalescing began, then the coalesced bytes, then new packets`
 //!
-//! Coalesced bytes and new packets never exist at the same time.
+//! The sender sends no new packet with data while the overflow buffer has untaken bytes.
 
-/// The sender's counts. In the code, to gather means to coalesce.
+/// Counts by which the sender orders packets and coalesced bytes. In the code, "gather" means coalesce.
 ///
 /// ```
 /// use sovia_proto::order::{Gatherer, Next, Take, Taker};
 ///
-/// // The sender sends four packets. Then the window is used up, and the sender coalesces 100 bytes behind them.
+/// // The sender sends four packets, which use up the window. Then the sender coalesces 100 bytes.
 /// let mut sender = Gatherer { packets: 4, ..Gatherer::default() };
 /// sender.tail += 100;
 /// assert_eq!(sender.next(0), Next::Gather);
@@ -31,9 +32,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Gatherer {
-    /// Position of the end of the coalesced bytes. Positions count coalesced bytes only.
+    /// Number of bytes coalesced so far.
     pub tail: u64,
-    /// Position up to which the receiver has taken the coalesced bytes, as far as the sender knows.
+    /// Number of coalesced bytes that the receiver has taken, as far as the sender knows.
     pub taken: u64,
     /// Number of ordered packets sent so far.
     pub packets: u32,
@@ -49,15 +50,15 @@ pub enum Next {
 }
 
 impl Gatherer {
-    /// Returns the destination of the next bytes. `taken` is the receiver's published position. A value beyond the
-    /// end of the coalesced bytes counts as the end.
+    /// Returns the destination of the sender's next bytes. `taken` is the number of coalesced bytes that the
+    /// receiver claims to have taken. A number above `self.tail` counts as `self.tail`.
     #[inline]
     pub fn next(&mut self, taken: u64) -> Next {
         self.taken = taken.clamp(self.taken, self.tail);
         if self.taken == self.tail { Next::Packet } else { Next::Gather }
     }
 
-    /// Returns true if the overflow buffer holds bytes, as far as the sender knows.
+    /// Returns true if the receiver has not taken all coalesced bytes, as far as the sender knows.
     #[inline]
     pub const fn is_gathering(&self) -> bool {
         self.tail != self.taken
@@ -75,27 +76,28 @@ impl Gatherer {
 pub enum Take {
     /// The next ordered packet, if one has arrived.
     Packet,
-    /// This many coalesced bytes.
+    /// Coalesced bytes, this many.
     Gathered(u64),
 }
 
-/// The receiver's counts.
+/// Counts by which the receiver orders packets and coalesced bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Taker {
-    /// Position up to which the receiver has taken coalesced bytes.
+    /// Number of coalesced bytes that the receiver has taken so far.
     pub head: u64,
     /// Number of ordered packets consumed so far.
     pub packets: u32,
 }
 
 impl Taker {
-    /// Returns the next item for the receiver to take. `tail` is the position that the sender has published.
-    /// `after`, loaded later than `tail`, is the number of ordered packets before the coalesced bytes.
+    /// Returns the next item for the receiver to take. `tail` is the sender's published number of coalesced bytes.
+    /// `after` is the number of ordered packets before the coalesced bytes. The caller loads `after` later than
+    /// `tail`.
     ///
-    /// A packet that was not there when `tail` was loaded may follow newer coalesced bytes. This cannot be a data
-    /// packet, because coalesced bytes and new packets never exist at the same time. But it may be FIN or ToTcp. So
-    /// before the caller takes FIN or ToTcp, it loads `tail` again and calls this again.
+    /// A FIN or ToTcp that arrives after the load of `tail` may follow newer coalesced bytes. So before the caller
+    /// takes FIN or ToTcp, it loads `tail` again and calls this function again. A data packet cannot follow newer
+    /// coalesced bytes: the sender sends data packets only while no coalesced bytes wait.
     #[inline]
     pub const fn next(&self, tail: u64, after: u32) -> Take {
         if tail != self.head && after == self.packets {

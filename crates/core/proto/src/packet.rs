@@ -10,24 +10,24 @@ use crate::Violation;
 pub enum Kind {
     /// Bytes of the stream.
     Data = 1,
-    /// Acknowledgements alone.
+    /// Acknowledgements without data.
     Ack = 2,
     /// End of the sender's stream.
     Fin = 3,
     /// Answer to [`Kind::Fin`].
     FinAck = 4,
-    /// The stream continues on the kernel's TCP from here. Only Sovia has this kind; the papers' streams stay on
-    /// the VI.
+    /// Last packet on the VI: the stream continues on kernel TCP. The papers have no such packet, because their
+    /// streams stay on the VI.
     ToTcp = 5,
-    /// First packet on a new connection: the sender's terms ([`crate::wakeup`]).
+    /// First packet on a new connection. It carries the sender's limits, such as its window ([`crate::wakeup`]).
     Wakeup = 6,
     /// Request for permission to send a message (three-way handshake).
     Req = 7,
 }
 
 impl Kind {
-    /// Returns true if the packet has a position in the stream. The receiver handles other packets as soon as it
-    /// sees them.
+    /// Returns true if the receiver must handle packets of this kind in the order of the stream. The receiver
+    /// handles packets of other kinds as soon as it sees them.
     #[inline]
     pub const fn is_ordered(self) -> bool {
         matches!(self, Kind::Data | Kind::Fin | Kind::ToTcp)
@@ -79,10 +79,11 @@ impl Immediate {
     }
 }
 
-/// Immediate data of a message that the sender has written by RDMA to the memory that a permission named.
+/// Immediate data of a message that the sender writes by RDMA. The receiver's permission has named the memory for
+/// the message.
 ///
-/// The packet itself has no bytes, and a NIC need not report the number of bytes written. So the immediate data
-/// carries the length.
+/// A NIC need not report to the receiver how many bytes an RDMA write has written. So the immediate data carries
+/// the length.
 ///
 /// ```
 /// use sovia_proto::packet::{Immediate, Written};
@@ -95,8 +96,8 @@ impl Immediate {
 pub struct Written {
     /// Length of the message in bytes, at most [`CHUNK_MAX`](crate::configuration::CHUNK_MAX).
     pub len: u32,
-    /// Number of data packets acknowledged. A stream that requests permission has at most one data packet on its
-    /// way.
+    /// Number of data packets that this message acknowledges. A stream that requests permission has at most one
+    /// unacknowledged data packet.
     pub acks: u16,
 }
 
@@ -111,7 +112,7 @@ impl Written {
         Written::KIND << 24 | (self.acks as u32 & 0x7f) << Written::LEN | self.len
     }
 
-    /// Decodes 32 received bits, or returns `None` if they are of another kind.
+    /// Decodes 32 received bits. Returns `None` if the bits have another kind.
     #[inline]
     pub const fn decode(bits: u32) -> Option<Written> {
         if bits >> 24 != Written::KIND {

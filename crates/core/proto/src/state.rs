@@ -20,25 +20,26 @@ use core::fmt;
 pub enum State {
     /// There is no VI connection, and no request for one.
     Closed,
-    /// The VI connection is being made: requested, accepted, or both at once.
+    /// The program has requested or accepted a VI connection. The VIs are not connected yet.
     Connecting,
     /// The VIs are connected, and this end has sent WAKEUP. The peer's WAKEUP has not arrived.
     Opening,
     /// Both ends may send.
     Normal,
-    /// The program has closed its sending half. FIN waits for combined bytes.
+    /// The program has closed its sending half. FIN waits until the combined bytes are sent.
     Draining,
-    /// FIN is sent and not answered. The peer may still send.
+    /// This end has sent FIN, and the peer has not answered it. The peer may still send data.
     FinWait1,
-    /// FIN is answered. The peer may still send.
+    /// The peer has answered this end's FIN. The peer may still send data.
     FinWait2,
     /// Both ends sent FIN at the same time. The peer has not answered this end's FIN.
     Closing,
     /// The peer has sent FIN. The program may still send.
     CloseWait,
-    /// The peer has sent FIN, and the program has closed. FIN waits for combined bytes.
+    /// The peer has sent FIN, and the program has closed the stream. This end's FIN waits until the combined bytes
+    /// are sent.
     LastDrain,
-    /// The peer sent FIN first. The peer has not answered this end's FIN.
+    /// Both ends have sent FIN, the peer first. The peer has not answered this end's FIN.
     LastAck,
     /// Both FINs are sent and answered. The VI may be disconnected.
     Finished,
@@ -59,7 +60,7 @@ pub enum Event {
     Wakeup,
     /// The program closes its sending half, or the whole stream.
     Shutdown,
-    /// No combined bytes wait any more. This end sends FIN.
+    /// All combined bytes are sent. This end sends FIN.
     SendFin,
     /// The peer's FIN has arrived. This end sends FINACK.
     Fin,
@@ -115,7 +116,7 @@ transitions! {
     Connected { Connecting => Opening }
     Refused   { Connecting => Closed }
     Wakeup    { Opening => Normal }
-    // A program may close before the peer's WAKEUP. `Session` then reports the shutdown after the WAKEUP.
+    // A program may close before the peer's WAKEUP arrives. `Session` then reports Shutdown after the WAKEUP.
     Shutdown  { Normal => Draining, CloseWait => LastDrain, Draining => Draining,
                 FinWait1 => FinWait1, FinWait2 => FinWait2, Closing => Closing,
                 LastDrain => LastDrain, LastAck => LastAck, Finished => Finished,
@@ -158,7 +159,7 @@ impl State {
         matches!(self, State::Opening | State::Normal | State::CloseWait)
     }
 
-    /// Returns true if the stream may still send data, new or combined.
+    /// Returns true if this end may still send data: new bytes of the program, or combined bytes.
     #[inline]
     pub const fn carries_data(self) -> bool {
         matches!(self, State::Normal | State::CloseWait | State::Draining | State::LastDrain)

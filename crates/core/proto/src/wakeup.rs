@@ -4,19 +4,20 @@
 //! address (ICS section 4.3). Here the addresses come with the VI connection. WAKEUP carries the sender's terms: the
 //! number and length of its posted receives, and the threshold of its acknowledgements.
 //!
-//! The two ends agree on terms that suit both. So their configurations may differ, but not in the handshake.
+//! From the two WAKEUP packets both ends compute the same common terms ([`Terms::agree`]). So the configurations of
+//! the ends may differ, except in the handshake.
 
 use crate::Violation;
 use crate::configuration::{CHUNK_MAX, CHUNK_MIN, Configuration, Handshake, WINDOW_MAX};
 use crate::flow::Parameters;
 
-/// Bytes of a WAKEUP packet.
+/// Length of a WAKEUP packet in bytes.
 pub const LEN: usize = 16;
 
 /// Names the protocol ("SOVIA over a VI") and its version.
 const VERSION: u32 = 0x534f_5601;
 
-/// Terms of one end.
+/// Terms of one end: the limits and the handshake that its WAKEUP packet reports.
 ///
 /// ```
 /// use sovia_proto::configuration::Configuration;
@@ -31,7 +32,8 @@ const VERSION: u32 = 0x534f_5601;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// Number of packets for which the end has posted receives, and number of packets after which it acknowledges.
+    /// Number of data packets for which the end has posted receives, and number of data packets after which the end
+    /// sends an acknowledgement.
     pub flow: Parameters,
     /// Length in bytes of the longest packet that the end receives.
     pub chunk: u32,
@@ -89,11 +91,11 @@ impl Terms {
         Ok(Terms { flow: Parameters { window, threshold }, chunk, handshake })
     }
 
-    /// Returns terms that suit both ends. Both ends compute the same terms.
+    /// Returns the common terms of this end and the peer. The peer computes the same result.
     ///
-    /// Each end may send the smaller window of the two. The larger threshold keeps acknowledgements within the
-    /// receives that each end has posted for them. A threshold above the window would never be reached, so the
-    /// window limits it.
+    /// The common window is the smaller of the two windows. The common threshold is the larger of the two
+    /// thresholds, so that each end has posted enough receives for acknowledgements. The threshold is at most the
+    /// window, because a larger threshold would never be reached.
     ///
     /// # Errors
     /// [`Violation`] if the two ends use different handshakes.

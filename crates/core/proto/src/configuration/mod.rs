@@ -1,10 +1,11 @@
 //! Settings of a stream, from the alternatives that the papers tried (ICS table 4).
 //!
-//! A [`Configuration`] selects the thread that handles messages, and the way in which outgoing bytes become memory
-//! that a NIC may read. It also sets the number of packets on their way, and the combining of small messages.
+//! A [`Configuration`] selects the thread that handles messages, and the way in which outgoing bytes get into
+//! memory that a NIC may read. It also sets the number of unacknowledged packets, and the combining of small
+//! messages.
 //!
-//! A configuration is read from and printed as text. The text is a name from the papers, a list of changes to it,
-//! or both: `SOVIA_DACKS`, `w=8,t=4,copy,single`, `combine,delay=5ms`. See [`text`].
+//! A configuration has a text form: the name of a preset from the papers, a list of settings, or both:
+//! `SOVIA_DACKS`, `w=8,t=4,copy,single`, `combine,delay=5ms`. See [`text`].
 
 pub mod text;
 
@@ -25,8 +26,8 @@ pub const THRESHOLD: u32 = 2 << 10;
 /// The longest time for which combined bytes may wait.
 pub const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The thread that handles an arriving packet (ICS figure 4). It takes the packet's descriptor, posts another
-/// descriptor, acknowledges, and wakes the program.
+/// Thread that handles an arriving packet (ICS figure 4). The thread takes the packet's descriptor, posts another
+/// descriptor, acknowledges the packet, and wakes the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Handling {
@@ -34,11 +35,11 @@ pub enum Handling {
     Notify,
     /// One thread that waits on a completion queue for all streams of a NIC (SOVIA_HANDLER).
     Handler,
-    /// The program's thread, whenever it calls (SOVIA_SINGLE).
+    /// The program's thread, in its next call on the stream (SOVIA_SINGLE).
     Single,
 }
 
-/// Way in which outgoing bytes become registered memory (ICS section 4.1).
+/// Way in which outgoing bytes get into registered memory (ICS section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Transfer {
@@ -58,18 +59,19 @@ pub enum Transfer {
 /// Way in which an end knows that the other end has posted a receive for its message (ICS figure 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Handshake {
-    /// Data is sent at once, into receives that were posted before. Acknowledgements open the window.
+    /// The sender sends data at once, into receives that the other end has posted in advance. Acknowledgements open
+    /// the window again.
     TwoWay,
-    /// Each message needs a request, and is sent after the acknowledgement of the request. One message travels at a
-    /// time. The papers rejected this alternative.
+    /// The sender sends a request for each message, and sends the message after the acknowledgement of the request.
+    /// One message travels at a time. The papers rejected this handshake.
     ThreeWay,
-    /// Like [`Handshake::ThreeWay`], but the acknowledgement names memory of the reader. The sender writes the data
-    /// there by RDMA. The papers saw no advantage in this (ICS section 6).
+    /// Like [`Handshake::ThreeWay`], but the acknowledgement names memory of the receiver. The sender writes the
+    /// message to this memory by RDMA. The papers saw no advantage in this handshake (ICS section 6).
     Rdma,
 }
 
 impl Handshake {
-    /// Returns true if a message needs permission, which the other program gives by reading.
+    /// Returns true if each message needs a permission, which the other end gives when its program reads.
     #[inline]
     pub const fn asks(self) -> bool {
         !matches!(self, Handshake::TwoWay)
@@ -81,7 +83,7 @@ impl Handshake {
 pub struct Combine {
     /// Length in bytes below which a message is small.
     pub below: u32,
-    /// The longest time for which combined bytes wait for more.
+    /// Longest time for which combined bytes wait for further messages.
     pub delay: Duration,
 }
 
@@ -106,7 +108,7 @@ impl Combine {
 pub struct Configuration {
     /// The thread that handles arriving packets.
     pub handling: Handling,
-    /// Way in which outgoing bytes become registered memory.
+    /// Way in which outgoing bytes get into registered memory.
     pub transfer: Transfer,
     /// Way in which an end knows that it may send.
     pub handshake: Handshake,
@@ -114,16 +116,18 @@ pub struct Configuration {
     pub flow: Parameters,
     /// Length in bytes of the longest packet.
     pub chunk: u32,
-    /// Settings for combining small messages; `None` sends each message alone. A stream can switch combining later.
+    /// Settings for combining small messages; With `None` each message is sent alone. A stream can switch combining
+    /// on or off later.
     pub combine: Option<Combine>,
 }
 
-/// The papers' configurations with their names, in the order of ICS table 4. The last two are the alternatives that
-/// the papers rejected: the three-way handshake, and RDMA writes after it.
+/// The papers' configurations with their names, in the order of ICS table 4. The papers rejected the last two
+/// configurations, which use the three-way handshake and RDMA writes.
 ///
-/// The first presets have no flow control in the papers: a message waits for the acknowledgement of the previous
-/// message. That is `w = 1, t = 1` (ICS: "SOVIA_BASE can be emulated on SOVIA_DACKS by setting w = 1 and t = 1").
-/// So SOVIA_HYBRID and SOVIA_BASE, the curve of figure 7, are one configuration.
+/// In the papers the first presets have no flow control: each message waits for the acknowledgement of the previous
+/// message. Here these presets have `w = 1, t = 1`, which has the same effect (ICS: "SOVIA_BASE can be emulated on
+/// SOVIA_DACKS by setting w = 1 and t = 1"). So SOVIA_HYBRID and SOVIA_BASE (a curve in figure 7) are the same
+/// configuration.
 pub const PRESETS: &[(&str, Configuration)] = &[
     ("SOVIA_NOTIFY", Configuration { handling: Handling::Notify, ..SINGLE }),
     ("SOVIA_HANDLER", Configuration { handling: Handling::Handler, ..SINGLE }),
@@ -139,7 +143,7 @@ pub const PRESETS: &[(&str, Configuration)] = &[
     ("SOVIA_RDMA", Configuration { handshake: Handshake::Rdma, ..BASE }),
 ];
 
-/// Other spellings that the papers' text and figures use.
+/// Other spellings of preset names in the papers, each with the name in [`PRESETS`].
 pub(crate) const ALIASES: &[(&str, &str)] =
     &[("SOVIA_COMB", "SOVIA_COMBINE"), ("SOVIA_FLOWCTRL", "SOVIA_FLOWCNTL")];
 
@@ -155,8 +159,8 @@ const BASE: Configuration =
     Configuration { transfer: Transfer::Hybrid { threshold: THRESHOLD }, ..SINGLE };
 const DACKS: Configuration = Configuration { flow: crate::flow::DACKS, ..BASE };
 
-/// Default configuration of sockets: the papers' window and delayed acknowledgements, and the provider's choice for
-/// the bytes.
+/// Default configuration of sockets. The window and the delayed acknowledgements are the papers' values. The
+/// provider chooses the way in which outgoing bytes get into registered memory.
 pub const SOCKETS: Configuration = Configuration { transfer: Transfer::Auto, ..DACKS };
 
 impl Default for Configuration {
@@ -180,9 +184,9 @@ pub enum Invalid {
     },
     /// The chunk is not between [`CHUNK_MIN`] and [`CHUNK_MAX`].
     Chunk(u32),
-    /// The limit of small messages is 0 or more than a chunk.
+    /// The length below which a message is small is 0 or more than a chunk.
     Below(u32),
-    /// The delay is 0 or more than [`DELAY_MAX`].
+    /// The longest wait of combined bytes is 0 or more than [`DELAY_MAX`].
     Delay(Duration),
     /// The three-way handshake sends one message at a time, so the window must be 1 and messages cannot be
     /// combined.
@@ -192,7 +196,7 @@ pub enum Invalid {
 }
 
 impl Configuration {
-    /// Returns the preset with this name. The prefix `SOVIA_` and the case do not matter.
+    /// Returns the preset with this name. `name` may omit the prefix `SOVIA_`, and its letters may have any case.
     pub fn named(name: &str) -> Option<Configuration> {
         const PREFIX: usize = "SOVIA_".len();
         let same = |full: &str| {
@@ -236,8 +240,9 @@ impl Configuration {
         }
     }
 
-    /// Returns true if a message of `bytes` bytes is copied, false if it is registered. With AUTO it is copied,
-    /// which every provider can do. A caller that knows a faster way for its provider does not call this.
+    /// Returns true if a message of `bytes` bytes is copied, false if its memory is registered. With
+    /// [`Transfer::Auto`] the message is copied, because every provider can send copies. A caller that knows a
+    /// faster way for its provider does not call this function.
     #[inline]
     pub fn copies(&self, bytes: u32) -> bool {
         match self.transfer {

@@ -1,13 +1,13 @@
 //! Text form of a [`Configuration`]: words with commas between them.
 //!
-//! Each word changes the configuration that the words before it describe. The first word changes SOVIA_DACKS, or
-//! for sockets [`SOCKETS`].
+//! Each word changes the configuration that the words to its left describe. The first word changes the preset
+//! SOVIA_DACKS. In the text of a socket, the first word changes [`SOCKETS`].
 //!
 //! | word | effect |
 //! |---|---|
 //! | `SOVIA_DACKS`, `dacks`, … | selects the papers' configuration with this name |
 //! | `notify`, `handler`, `single` | selects the thread that handles messages |
-//! | `reg`, `copy`, `hybrid`, `hybrid=2048` | registers or copies outgoing bytes; `hybrid` copies up to this many |
+//! | `reg`, `copy`, `hybrid`, `hybrid=2048` | registers or copies messages; `hybrid=N` copies messages of up to N bytes |
 //! | `auto` | lets the provider choose the fastest way to send |
 //! | `w=32`, `t=16` | sets window and threshold, in packets |
 //! | `chunk=32768` | sets the length of the longest packet, in bytes |
@@ -16,8 +16,8 @@
 //! | `2way`, `3way`, `rdma` | selects the handshake; the last two also set `w=1,t=1` |
 //!
 //! Some words are also short names of presets: `single`, `copy`, `reg`, `hybrid`, `notify`, `handler`, `combine`,
-//! `3way`, `rdma`. As words they change one setting. Only the full name, such as `SOVIA_SINGLE`, selects the
-//! preset.
+//! `3way`, `rdma`. In the text form such a word changes one setting. Only the full name, such as `SOVIA_SINGLE`,
+//! selects the preset.
 
 use super::{
     Combine, Configuration, Handling, Handshake, Invalid, PRESETS, SOCKETS, THRESHOLD, Transfer,
@@ -31,18 +31,19 @@ use core::time::Duration;
 /// Reason why a text is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParseError {
-    /// A word without meaning.
+    /// The text has a word that is neither a setting nor a preset.
     Word(String),
-    /// A word with a value that the word does not take, or without a value that the word needs.
+    /// A word has a value that it does not accept, or lacks a value that it needs.
     Value {
         /// The word before the `=`.
         word: String,
         /// The text after the `=`; empty if there is none.
         value: String,
     },
-    /// Settings that are not valid together, although each word is valid.
+    /// Each word is valid, but the resulting configuration is not.
     Invalid(Invalid),
-    /// The three-way handshake, with RDMA or without, for a socket.
+    /// The text of a socket selects the three-way handshake, with RDMA or without. Sockets cannot use this
+    /// handshake.
     ThreeWaySocket,
 }
 
@@ -88,7 +89,7 @@ fn changed(mut configuration: Configuration, text: &str) -> Result<Configuration
     Ok(configuration)
 }
 
-/// The words of the text form, besides the papers' names.
+/// Words of the text form, except the names of presets.
 const WORDS: &[&str] = &[
     "notify",
     "handler",
@@ -109,15 +110,15 @@ const WORDS: &[&str] = &[
 ];
 
 impl Configuration {
-    /// Returns the words of the text form, the papers' names among them.
+    /// Returns all words of the text form, including the names of presets.
     pub fn words() -> impl Iterator<Item = &'static str> {
         WORDS.iter().copied().chain(PRESETS.iter().map(|(name, _)| *name))
     }
 
-    /// Parses the settings of a socket: the same words, as changes to [`SOCKETS`], without the three-way handshake.
+    /// Parses the text of a socket's settings, as changes to [`SOCKETS`]. Refuses the three-way handshake.
     ///
-    /// A kernel socket accepts bytes before its peer reads, and programs rely on that. With a request for each
-    /// message, which the peer answers only when it reads, a socket could not do this.
+    /// Programs rely on sockets that accept bytes before the peer reads. In the three-way handshake a message needs
+    /// a permission, which the peer gives only when it reads.
     ///
     /// # Errors
     /// [`ParseError`].
@@ -173,7 +174,8 @@ fn apply(c: &mut Configuration, text: &str) -> Result<(), ParseError> {
     }
 }
 
-/// Selects a handshake with one request for each message, so only one message may be on its way.
+/// Selects a handshake with one request for each message. Sets the window to 1, because only one message may be on
+/// its way.
 fn ask(c: &mut Configuration, handshake: Handshake) {
     c.handshake = handshake;
     c.flow = Parameters { window: 1, threshold: 1 };
@@ -190,7 +192,8 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// Prints a preset as its name, and any other configuration as all its settings, so that [`FromStr`] can parse it.
+/// Prints a preset as its name, and any other configuration as a list of all its settings. [`FromStr`] can parse
+/// the printed text.
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = PRESETS.iter().find(|(_, preset)| preset == self) {

@@ -14,13 +14,13 @@ const INLINE: usize = 3;
 const WINDOW: u32 = 4;
 /// Length of the overflow buffer in bytes.
 const AREA: usize = 64;
-/// Byte in memory that has been overwritten.
+/// Value of a byte that stands for overwritten memory.
 const OTHER: u8 = 0xff;
 
 #[derive(Debug, Clone)]
 struct Entry {
     number: u32,
-    /// Empty for an acknowledgement.
+    /// Bytes of the entry's message. Empty for an acknowledgement.
     bytes: Vec<u8>,
     is_ordered: bool,
 }
@@ -33,7 +33,7 @@ struct Credit {
     head: u64,
 }
 
-/// Message that the sender's NIC passes on.
+/// Message that the sender's NIC passes on to the receiver's NIC.
 #[derive(Debug, Clone)]
 enum News {
     Entry(Entry),
@@ -194,7 +194,7 @@ impl World {
         self.credits.push_back(self.own);
     }
 
-    /// Publishes some words of a message, like a NIC that dies before it has published the other words.
+    /// Publishes only the words that `words` selects, like a NIC that dies before it has published the other words.
     fn credit(&mut self, words: u8) {
         let Some(credit) = self.credits.pop_front() else { return };
         if words & 1 != 0 {
@@ -229,7 +229,8 @@ impl World {
         let mut tcp = Vec::new();
         for number in tail.first..tail.first + tail.entries {
             let entry = self.ring[(number % SLOTS) as usize].as_ref().unwrap();
-            // The bytes stay in the pool until the receiver has released them, which it may have done.
+            // A message longer than `INLINE` lies in the pool. Once the receiver has read the message, its memory
+            // may be overwritten.
             let had = self.had_of_packets(number);
             let is_there = entry.bytes.len() <= INLINE || !had;
             tcp.extend(entry.bytes.iter().map(|byte| if is_there { *byte } else { OTHER }));
@@ -342,7 +343,7 @@ proptest! {
     }
 }
 
-/// The two ends agree on the direction in some cases, and may not agree in others.
+/// Checks the action of a sender for each of its states, and the action of a receiver for each of its states.
 #[test]
 fn each_end_does_what_fits_what_it_knows_of_the_switch() {
     let at = switch_word(7);
@@ -393,8 +394,7 @@ const KNOWN: Known = Known {
     returning: false,
 };
 
-/// Two ends in their rendezvous, when the carrier dies. Each end may or may not have taken its step, and each word
-/// may or may not have arrived.
+/// Checks the actions of two ends whose carrier dies during their rendezvous, after each number of completed steps.
 #[test]
 fn ends_that_are_just_meeting_agree_on_what_comes_on_tcp() {
     let at = switch_word(7);
@@ -416,7 +416,7 @@ fn ends_that_are_just_meeting_agree_on_what_comes_on_tcp() {
             let known = Known { switch, claimed: steps >= 3, ..KNOWN };
             let sends = sending(sender.0, sender.1, false, false);
             let receives = receiving(known);
-            // Bytes on TCP from the byte of the switch on.
+            // Bytes that TCP has behind the switch.
             let record = Record { position: 0, bytes: u32::from(sent_on_vi) }.encode();
             let comes: &[u8] = match sends {
                 Sending::Plain | Sending::TakeBack => b"the program's",

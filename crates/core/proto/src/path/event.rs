@@ -1,82 +1,88 @@
-//! Events of a direction beside the bytes, which NICs carry from the sender's segment to the receiver's, and back.
+//! Events of a direction, which NICs carry between the sender's segment and the receiver's segment, in addition to
+//! the bytes.
 //!
-//! On shared memory the events are stores and exchanges of the words of one segment. Between hosts each end has its
-//! own segment, and a NIC beside it. Each NIC publishes in its segment the events that the other NIC sends. The
-//! channel between the NICs loses nothing and keeps the order.
+//! Within one host, the events are stores and exchanges of words in one segment. Between hosts, each end has its
+//! own segment and its own NIC. Each NIC publishes in its end's segment the events that the other NIC sends. The
+//! channel between the two NICs loses no event and keeps the order.
 //!
 //! # Order
 //!
-//! A program may change the words while a NIC looks at them. A NIC must send events in the order in which the
-//! program published them. So a NIC looks at the words of the following lists in reverse order. If a word has an
-//! event, the NIC looks at all words before it in the list, and sends their events first.
+//! A program may change words while a NIC reads them. The NIC must send events in the order in which the program
+//! published these events. So a NIC reads the words of the following lists from the last to the first. If a word
+//! has an event, the NIC then reads all earlier words of the list, and sends their events first.
 //!
 //! From the sender's segment:
-//! 1. [`FromSender::Switched`], and at once when the switch changes, [`FromSender::Entered`] or
-//!    [`FromSender::Cancelled`].
-//! 2. The messages on the VI in their order, including ToTcp and FIN. The NIC also sends the messages behind a
-//!    cancelled switch: the receiver may need them until all their bytes are on TCP. The word TAKEN, which then
-//!    announces these bytes on TCP, may be set even if the receiver's claim has won. It counts only together with
-//!    the cancellation.
+//! 1. [`FromSender::Switched`]. Also [`FromSender::Entered`] or [`FromSender::Cancelled`], which the NIC sends at
+//!    once when the switch word changes.
+//! 2. The messages on the VI in their order, including ToTcp and FIN. The NIC also sends the messages of a
+//!    cancelled switch: the receiver may need these messages until all their bytes are on TCP. The word TAKEN
+//!    announces that all these bytes are on TCP. TAKEN may also be set if the receiver's claim has prevented the
+//!    cancellation. The receiver then ignores TAKEN.
 //! 3. [`FromSender::Verdict`] or [`FromSender::Refused`], [`FromSender::TakenBack`], [`FromSender::Drained`],
 //!    [`FromSender::Asked`]: at any time.
-//! 4. [`FromSender::Gone`], after all other events. After it the NIC sends no event, and ignores further events
+//! 4. [`FromSender::Gone`], after all other events. After `Gone` the NIC sends no event, and ignores further events
 //!    from the receiver.
 //!
-//! [`FromSender::Confirmed`] comes after the switch (1). The NIC sends the switch as it is after the NIC has stored
-//! [`FromReceiver::Revoked`] and executed a full fence.
+//! [`FromSender::Confirmed`] comes after the event of the switch (1). The NIC stores [`FromReceiver::Revoked`],
+//! executes a full fence, and then loads the switch word that it sends.
 //!
 //! From the receiver's segment:
-//! 1. [`FromReceiver::Granted`], [`FromReceiver::Entered`], [`FromReceiver::Revoked`], [`FromReceiver::Left`]:
-//!    sending the last of them is enough. [`FromReceiver::Claimed`], [`FromReceiver::Shut`]: at any time.
-//! 2. The count of consumed bytes on the VI, and the list of messages left unread there (the undelivered bytes).
-//!    Then [`FromReceiver::Returned`].
+//! 1. [`FromReceiver::Granted`], [`FromReceiver::Entered`], [`FromReceiver::Revoked`], [`FromReceiver::Left`]: the
+//!    NIC need only send the latest of these four events. [`FromReceiver::Claimed`], [`FromReceiver::Shut`]: at any
+//!    time.
+//! 2. The count of consumed bytes on the VI, and the list of messages left unread on the VI (the undelivered
+//!    bytes). Then [`FromReceiver::Returned`].
 //!
 //! # Actions of the NICs
 //!
 //! The NIC at the sender's segment receives
 //!
-//! - `Claimed`: it exchanges [`Switch::At`] for [`Switch::Entered`], and sends the resulting switch.
-//! - `Revoked`: it stores the event, executes a full fence and loads the switch. If it has not sent this switch
-//!   yet, it sends the switch. Then it sends `Confirmed`. It does not claim the switch.
-//! - `Returned`: it publishes the consumed bytes and the undelivered bytes. Then it replaces 0 in the returned word by
-//!   compare-exchange, and sends the resulting word as `Verdict`. It sends a refusal even if the receiver has returned
-//!   nothing.
-//! - All others: it stores them.
+//! - `Claimed`: the NIC replaces [`Switch::At`] in the switch word by [`Switch::Entered`], by compare-exchange.
+//!   Then it sends the resulting switch word.
+//! - `Revoked`: the NIC stores the event, executes a full fence and loads the switch word. If the NIC has not sent
+//!   this switch yet, it sends the switch. Then the NIC sends `Confirmed`. The NIC does not claim the switch.
+//! - `Returned`: the NIC publishes the consumed bytes and the undelivered bytes. Then the NIC replaces 0 in the
+//!   returned word by compare-exchange, and sends the resulting word as `Verdict`. The NIC sends a refusal of the
+//!   sender (`Refused`) even if the receiver has returned nothing.
+//! - Any other event: the NIC stores the event in the sender's segment.
 //!
 //! The NIC at the receiver's segment stores the events in words that the receiver's program does not write. Each
-//! event is one store. The store of an event that says "all before is here" has release order.
+//! event is one store. If an event announces that earlier data has arrived, its store has release order.
 //!
-//! A NIC sends `Gone` after the sender's program has shut its sending side or closed, has left the direction for
-//! good, or has died. After a death, the NIC first sends everything that the segment holds.
+//! A NIC sends `Gone` after the sender's program has shut down sending, has closed the socket, has left the
+//! direction for good, or has died. If the program has died, the NIC first sends everything that the segment holds.
 
 use super::{CANCELLED, ENTERED, REFUSED, Returned, Switch, returned_word, switch_word};
 
-/// Event that goes from the sender's end to the receiver's.
+/// Event that the sender's NIC sends to the receiver's NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FromSender {
-    /// The stream is on the VI from this byte on.
+    /// The sender has switched: the stream is on the VI from this byte on.
     Switched(u64),
-    /// The stream is on the VI from this byte on, and the receiver's claim has come before a cancellation.
+    /// The receiver's claim of the switch at this byte has succeeded: the sender can no longer cancel the switch.
     Entered(u64),
     /// The sender took back the switch at this byte.
     Cancelled(u64),
-    /// All bytes behind a switch that the sender took back are on TCP.
+    /// The sender, which took the switch back, has put all bytes of the VI on TCP.
     TakenBack,
-    /// The receiver has returned this many bytes. The sender will drain them if the number is not 0.
+    /// The sender's segment has accepted that the receiver returns this many bytes. The sender will drain these
+    /// bytes.
     Verdict(u64),
-    /// The sender drains nothing.
+    /// The sender has refused to drain returned bytes.
     Refused,
     /// All returned bytes are on TCP.
     Drained,
-    /// The NIC has seen a revoke at the sender's segment, and has sent the switch that was there afterwards.
+    /// The NIC has stored the revoke in the sender's segment. Then the NIC has loaded the switch, and has sent it
+    /// before this event.
     Confirmed,
     /// The sender asks the receiver to move the connection back to TCP.
     Asked,
-    /// The sender publishes nothing more in this direction, and the NIC has sent everything that it had published.
+    /// The sender publishes nothing more in this direction, and the NIC has sent everything that the sender had
+    /// published.
     Gone,
 }
 
-/// Event that goes from the receiver's end to the sender's.
+/// Event that the receiver's NIC sends to the sender's NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FromReceiver {
     /// The sender may switch.
@@ -89,14 +95,15 @@ pub enum FromReceiver {
     Left,
     /// The receiver has seen the switch, and reads TCP only up to the switch.
     Claimed,
-    /// The receiver proposes to return this many bytes. After 0 bytes it reads on from the VI.
+    /// The receiver proposes to return this many bytes. If the number is 0, the receiver continues to read the VI.
     Returned(u64),
-    /// The receiver has shut both halves.
+    /// The receiver has shut both halves of its socket.
     Shut,
 }
 
 impl FromSender {
-    /// Returns the event for a switch word. `from` is the byte of the switch, which [`CANCELLED`] does not contain.
+    /// Returns the event for a switch word. `from` is the position of the switch, because the word [`CANCELLED`]
+    /// has no position.
     pub const fn of_switch(word: u64, from: u64) -> Option<FromSender> {
         match Switch::from_word(word) {
             Switch::Not => None,
@@ -106,8 +113,8 @@ impl FromSender {
         }
     }
 
-    /// Returns the switch word and its byte, which the NIC at the receiver's segment stores. It stores the byte
-    /// first.
+    /// Returns the switch word and the position of the switch, or `None` for any other event. The receiver's NIC
+    /// stores both in the receiver's segment, the position first.
     pub const fn switch(self) -> Option<(u64, u64)> {
         match self {
             FromSender::Switched(n) => Some((switch_word(n), n)),
@@ -126,7 +133,7 @@ impl FromSender {
         }
     }
 
-    /// Returns the verdict that the NIC at the receiver's segment stores.
+    /// Returns the word that the receiver's NIC stores as the verdict, or `None` for any other event.
     pub const fn verdict(self) -> Option<u64> {
         match self {
             FromSender::Verdict(n) => Some(returned_word(n)),
@@ -151,7 +158,7 @@ impl FromSender {
         }
     }
 
-    /// Returns the event with this number and value, or `None` if no correct NIC sends them.
+    /// Returns the event with the number `number` and the value `value`, or `None` if there is no such event.
     pub const fn from_parts(number: u8, value: u64) -> Option<FromSender> {
         Some(match (number, value) {
             (1, 0..LIMIT) => FromSender::Switched(value),
@@ -183,7 +190,7 @@ impl FromReceiver {
         }
     }
 
-    /// Returns the event with this number and value, or `None` if no correct NIC sends them.
+    /// Returns the event with the number `number` and the value `value`, or `None` if there is no such event.
     pub const fn from_parts(number: u8, value: u64) -> Option<FromReceiver> {
         Some(match (number, value) {
             (1, 0) => FromReceiver::Granted,
@@ -198,7 +205,8 @@ impl FromReceiver {
     }
 }
 
-/// Upper limit for numbers of bytes, so that no word made from a number equals a special word.
+/// Upper limit of the number of bytes in an event. Words made from larger numbers could equal [`CANCELLED`] or
+/// [`REFUSED`].
 const LIMIT: u64 = ENTERED - 1;
 
 #[cfg(test)]
@@ -220,7 +228,8 @@ mod tests {
                 }
             }
         }
-        // Four variants of `FromSender` and one of `FromReceiver` have a value, and three of the values are valid.
+        // Four variants of `FromSender` and one of `FromReceiver` have a value. Three of the five tested values are
+        // valid.
         assert_eq!(said, (4 + 1) * 3 + 6 + 6);
     }
 

@@ -1,11 +1,12 @@
-//! Decisions of a fallback: revoking, waiting and returning at the receiver, and the sender's debt to it.
+//! Decisions of a fallback. A receiver revokes, waits and returns unread bytes. A sender drains the returned bytes,
+//! or refuses.
 
 #[cfg(doc)]
 use super::{ENTERED, REFUSED};
 use super::{Grant, Returned, Rx, Switch, returned_word};
 
-/// Returns true if a fallback has something to revoke. On TCP the receiver must not revoke. A sender that still
-/// owes bytes would find the revoke, and would wait for an answer that never comes.
+/// Returns true if a receiver that falls back must revoke the direction. A receiver on TCP must not revoke. A
+/// sender that has sent ToTcp would see the revoke, and would wait for returned bytes that never come.
 pub const fn revokes(rx: Rx) -> bool {
     matches!(rx, Rx::Granted | Rx::Vi)
 }
@@ -13,18 +14,18 @@ pub const fn revokes(rx: Rx) -> bool {
 /// Next step of a receiver that has revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revoke {
-    /// None: the direction is on TCP, or will be ([`on_tcp`]).
+    /// None: the direction is on TCP, or the sender is moving it there ([`on_tcp`]).
     Nothing,
-    /// Claims the switch: exchanges this word for the word with [`ENTERED`] set. If the exchange fails, the
-    /// receiver calls [`revoke`] again. In the state [`Rx::Granted`], the receiver still reads TCP up to the switch
-    /// first.
+    /// Claims the switch: sets [`ENTERED`] in the switch word, which has this value, by compare-exchange. If the
+    /// exchange fails, the receiver calls [`revoke`] again. In the state [`Rx::Granted`], the receiver still reads
+    /// TCP up to the switch before it reads the VI.
     Enter(u64),
-    /// Looks at the messages on the VI ([`answer`]).
+    /// Looks for ToTcp among the messages on the VI, and then publishes [`answer`].
     Drain,
 }
 
-/// Returns the next step after a revoke. The caller loads `switch` after it has published [`Grant::Revoked`] and
-/// executed a full fence.
+/// Returns the next step of a receiver that has revoked. The caller loads `switch` after it has published
+/// [`Grant::Revoked`] and executed a full fence.
 pub const fn revoke(rx: Rx, switch: u64) -> Revoke {
     match (rx, Switch::from_word(switch)) {
         (Rx::Tcp | Rx::Back, _) | (_, Switch::Not | Switch::Cancelled) => Revoke::Nothing,
@@ -33,20 +34,22 @@ pub const fn revoke(rx: Rx, switch: u64) -> Revoke {
     }
 }
 
-/// Event for which a fallback waits that has nothing to look for on the VI.
+/// Event for which a receiver's fallback waits if it need not look at the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Await {
-    /// None: the kernel has the rest of the stream, or will get it.
+    /// None: the kernel has the rest of the stream, or will receive it.
     Nothing,
-    /// The sender puts on TCP the bytes that it has taken back. If TCP ends or the time limit expires before, the
-    /// fallback has failed, and ordinary reading goes on.
+    /// The sender, which took the switch back, has put all bytes of the VI on TCP. If TCP ends or the time limit
+    /// expires before this event, the fallback has failed. The receiver then reads as if there had been no
+    /// fallback.
     TakenBack,
-    /// The sender puts the returned bytes on TCP. Meanwhile any thread may read. If TCP ends or the time limit
-    /// expires before, ordinary reading goes on.
+    /// The sender has put all returned bytes on TCP. Any thread may read while the fallback waits. If TCP ends or
+    /// the time limit expires before this event, the fallback stops waiting, and the threads continue to read.
     Drained,
 }
 
-/// Returns the event for which the fallback waits, after [`Revoke::Nothing`] or without a revoke ([`revokes`]).
+/// Returns the event for which a receiver's fallback waits. The caller needs this event after [`Revoke::Nothing`],
+/// or if the receiver must not revoke ([`revokes`]).
 pub const fn on_tcp(rx: Rx, switch: u64, taken_back: bool, returned: u64, drained: bool) -> Await {
     match (rx, Switch::from_word(switch)) {
         (Rx::Granted | Rx::Vi, Switch::Cancelled) if !taken_back => Await::TakenBack,
@@ -55,7 +58,7 @@ pub const fn on_tcp(rx: Rx, switch: u64, taken_back: bool, returned: u64, draine
     }
 }
 
-/// Returns true if returned bytes may still be missing on TCP.
+/// Returns true if the sender may not have put all returned bytes on TCP yet.
 pub const fn awaits_drain(returned: u64, drained: bool) -> bool {
     !drained && matches!(Returned::from_word(returned), Returned::Bytes(1..))
 }
@@ -64,19 +67,20 @@ pub const fn awaits_drain(returned: u64, drained: bool) -> bool {
 /// leaves the socket to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owed {
-    /// None: the sender owes nothing more.
+    /// None: there are no returned bytes to drain.
     Nothing,
-    /// Puts the first this many unread bytes of the VI on TCP, and then publishes that they are there.
+    /// Puts this many bytes of the VI on TCP, from the first unread byte on. Then publishes that these bytes are on
+    /// TCP.
     Drain(u64),
-    /// Exchanges 0 for [`REFUSED`]. If the exchange fails, the sender calls [`owed`] again. If not, it owes
-    /// nothing.
+    /// Replaces 0 in the returned word by [`REFUSED`]. If the compare-exchange fails, the sender calls [`owed`]
+    /// again.
     Refuse,
-    /// Waits: the receiver has revoked, and will answer. If the receiver dies or leaves before, the sender owes
-    /// nothing. If the time limit expires, the sender refuses.
+    /// Waits for the receiver, which has revoked, to publish the returned word. If the receiver dies or leaves
+    /// before that, the sender has nothing to drain. If the time limit expires, the sender refuses.
     Wait,
 }
 
-/// Returns the sender's next step. The caller loads `grant` before `returned`.
+/// Returns the next step of a sender that has sent ToTcp. The caller must load `grant` before it loads `returned`.
 pub const fn owed(grant: Grant, returned: u64) -> Owed {
     match (Returned::from_word(returned), grant) {
         (Returned::Refused | Returned::Bytes(0), _) => Owed::Nothing,
@@ -86,30 +90,32 @@ pub const fn owed(grant: Grant, returned: u64) -> Owed {
     }
 }
 
-/// Result of a fallback's look at a revoked VI.
+/// Result of a fallback's search for ToTcp on a revoked VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// ToTcp: the sender continues on TCP.
+    /// The fallback found ToTcp: the sender continues on TCP.
     ToTcp,
-    /// FIN, or the sender's death and all bytes that it had put on the VI. No more bytes come, and there is no
-    /// sender that could drain.
+    /// The fallback found FIN, or saw all bytes of a sender that has died. No more bytes come, and no sender can
+    /// drain.
     Ended,
-    /// Neither, and the time limit has expired. The sender lives and does not answer. More bytes may come.
+    /// The time limit expired before ToTcp or FIN came. The sender is alive but does not answer. More bytes may
+    /// come on the VI.
     Impatient,
 }
 
-/// Fate of the bytes that the program has not read. They stay on the VI in every case.
+/// Result of a fallback for the bytes that the program has not read. These bytes stay on the VI in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rest {
-    /// There are none. The kernel has the rest of the stream.
+    /// The VI has no unread bytes. The kernel has the rest of the stream.
     Plain,
-    /// They are returned. Reading continues on TCP ([`Rx::Back`]).
+    /// The receiver has returned the unread bytes, and continues to read on TCP ([`Rx::Back`]).
     Returned,
-    /// They are not returned: the fallback has failed. Reading continues as if there had been no fallback.
+    /// The fallback has failed, and has not returned the unread bytes. The receiver reads as if there had been no
+    /// fallback.
     Kept,
 }
 
-/// Returns the word by which a fallback replaces 0 in the returned word, by compare-exchange. `unread` is the
+/// Returns the value that a fallback stores in the returned word, by a compare-exchange with 0. `unread` is the
 /// number of unread bytes on the VI.
 pub const fn answer(seen: Seen, unread: u64) -> u64 {
     match seen {
@@ -118,8 +124,9 @@ pub const fn answer(seen: Seen, unread: u64) -> u64 {
     }
 }
 
-/// Returns the fate of the unread bytes after this exchange. `found` is the word that was there before. Another
-/// thread may already have returned the same bytes without finishing the fallback.
+/// Returns the result of a fallback for the unread bytes, after it has tried to store [`answer`]. `found` is the
+/// returned word before the exchange. `found` may equal the answer: another thread may have returned the same
+/// bytes, and then stopped.
 pub const fn rest(seen: Seen, unread: u64, found: u64) -> Rest {
     match (seen, unread, Returned::from_word(found)) {
         (Seen::ToTcp | Seen::Ended, 0, _) => Rest::Plain,

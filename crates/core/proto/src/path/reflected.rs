@@ -1,32 +1,34 @@
-//! Decisions of a direction's receiver if its segment is not the sender's. Two NICs reflect the sender's segment
-//! and the receiver's to each other ([`super::event`]).
+//! Decisions of a receiver that shares no memory with its sender. Each end has its own segment, and two NICs copy
+//! changes between the segments ([`super::event`]).
 //!
-//! Both ends change two words: the switch and the returned word. Both words lie in the sender's segment, which
-//! decides them. So the sender uses the functions of [`super`], as on shared memory, with one exception
-//! ([`answers`]). The receiver sees old values of these words. On shared memory the receiver exchanges a word, or
-//! loads a word after a fence. Here the receiver instead makes a request in a word of its own. Then it waits for
-//! the result that the NIC at the sender's segment has found:
+//! Two words can be changed by either end: the switch word and the returned word. The words in the sender's segment
+//! are the valid ones. So the sender uses the functions of [`super`], as on shared memory, with one exception
+//! ([`answers`]). The receiver's segment has copies of the two words, which may be old. On shared memory the
+//! receiver exchanges a word, or loads a word after a fence. Here the receiver instead makes a request in a word of
+//! its own segment. Then the receiver waits until the sender's NIC has sent the result:
 //!
-//! - It **claims** the switch, and waits until the switch word says [`Switch::Entered`] or [`Switch::Cancelled`].
-//!   From its first look at the switch on, the receiver reads TCP only up to the switch. Only the receiver may
-//!   claim. It does so under the lock that it holds while it looks at the switch and reads TCP. If the NIC could
-//!   claim by itself, a sender that falls back could put newer bytes on TCP. The receiver might read them together
-//!   with older bytes, before it knows of the switch.
-//! - It revokes, and waits for the word `confirmed`. Then the revoke has been stored in the sender's segment, and
-//!   the receiver has the switch that was there afterwards.
-//! - It proposes to return bytes, in the returned word of its own segment. It waits for the `verdict`, which is the
-//!   returned word of the sender's segment. Until then its readers read nothing, neither from the VI nor from TCP.
+//! - The receiver **claims** the switch, and waits until the switch word says [`Switch::Entered`] or
+//!   [`Switch::Cancelled`]. Once the receiver has seen the switch, it reads TCP only up to the switch. Only the
+//!   receiver may claim, under the lock that it holds while it looks at the switch and reads TCP. A NIC must not
+//!   claim: a sender that falls back could then send ToTcp and put newer bytes on TCP. A receiver that does not
+//!   know of the switch yet might read older and newer bytes together.
+//! - The receiver **revokes**, and waits for the word `confirmed`. Then the sender's segment has the revoke. The
+//!   receiver's segment has the switch that the NIC loaded after it had stored the revoke.
+//! - The receiver **proposes** to return bytes, in the returned word of its own segment. It waits for the
+//!   `verdict`, which is the returned word of the sender's segment. Until the verdict arrives, no thread of the
+//!   receiver reads the VI or TCP.
 //!
-//! The end of the kernel socket travels on TCP, and may overtake all these words. TCP's end is the end of the
-//! stream only after the word `gone` has come. Then the sender publishes nothing more in this direction, and all
-//! that it had published is here. From then on the receiver waits for nothing. The sender has not seen a request
-//! that is still undecided, and never will.
+//! The end of the TCP stream may arrive before these words. So the receiver takes TCP's end for the end of the
+//! stream only after the word `gone` has arrived. `gone` says that the sender publishes nothing more in this
+//! direction, and that everything it published has arrived. After `gone` the receiver waits for no result: the
+//! sender will never see a request that is still undecided.
 //!
-//! If a NIC stops, the receiver waits and no byte is lost. If a VI breaks before `gone` has come, the receiver's
-//! program gets an error: the receiver cannot know which bytes the sender had put there.
+//! If a NIC stops, the receiver waits and no byte is lost. If a VI breaks before `gone` has arrived, the receiver
+//! reports an error to its program. The receiver cannot know which bytes the sender had put on the VI.
 //!
-//! On shared memory everything comes at once: `confirmed` with the fence, the verdict with the exchange, and `gone`
-//! with TCP's end. These functions then decide the same as those of [`super`].
+//! On shared memory the receiver never waits for these results. `confirmed` is true after the fence, the exchange
+//! gives the verdict, and `gone` is true at TCP's end. With these values the functions of this module decide like
+//! the functions of [`super`].
 
 use super::{Await, Grant, Returned, Revoke, Rx, Seen, Source, Switch, Tx};
 
@@ -39,11 +41,12 @@ pub enum Next {
     TcpUpTo(u64),
     /// Claims the switch, and calls [`next`] again.
     Claim,
-    /// Waits: the receiver has read TCP up to an undecided switch, or beyond it.
+    /// Waits until the switch is confirmed or cancelled. The receiver has read TCP up to the switch, or beyond it.
     Await,
     /// Enters the VI.
     Vi,
-    /// None: the published switch lies before bytes that have already been read.
+    /// None, because the peer broke the protocol: its switch lies before bytes that the receiver has already read
+    /// from TCP.
     Impossible,
 }
 
@@ -52,8 +55,8 @@ pub enum Next {
 pub const fn next(switch: u64, read: u64, claimed: bool, gone: bool) -> Next {
     let undecided = matches!(Switch::from_word(switch), Switch::At(_)) && !gone;
     match super::source(switch, read) {
-        // The receiver read these bytes before it knew of the switch. So the sender has cancelled, and its word is
-        // on the way.
+        // The receiver read these bytes from TCP before it knew of the switch. So the sender has cancelled the
+        // switch, and the word CANCELLED is on its way.
         Source::Impossible if undecided => Next::Await,
         Source::Impossible => Next::Impossible,
         Source::Tcp => Next::Tcp,
@@ -65,7 +68,7 @@ pub const fn next(switch: u64, read: u64, claimed: bool, gone: bool) -> Next {
 }
 
 /// Returns true if the receiver will read the bytes behind the switch on the VI, whatever the sender does from now
-/// on. Otherwise the sender has not switched, has taken the switch back, or may still take it back.
+/// on. Returns false if the sender has not switched, has taken the switch back, or may still take it back.
 pub const fn is_settled(switch: u64, gone: bool) -> bool {
     match Switch::from_word(switch) {
         Switch::Entered(_) => true,
@@ -79,15 +82,16 @@ pub const fn is_settled(switch: u64, gone: bool) -> bool {
 pub enum Answer {
     /// Sends ToTcp.
     End,
-    /// Exchanges this word for [`super::CANCELLED`], and puts the VI's bytes on TCP. The receiver has not claimed
-    /// this switch, and may not even know of it. If the exchange fails, the sender continues with [`Answer::End`].
+    /// Replaces this switch word by [`super::CANCELLED`], and puts the VI's bytes on TCP. The receiver has not
+    /// claimed the switch, and may not know of it yet. If the compare-exchange fails, the sender continues with
+    /// [`Answer::End`].
     Cancel(u64),
-    /// Sends no answer: FIN ends the stream on the VI.
+    /// Sends no answer, because the stream ends on the VI with a FIN.
     Not,
 }
 
-/// Returns the sender's answer to a revoke. On shared memory the receiver knows of a switch as soon as the sender
-/// publishes it, so there the sender may always use [`Answer::End`].
+/// Returns the sender's answer to a revoke. On shared memory the receiver sees a switch as soon as the sender
+/// publishes it. So there the sender may always answer with [`Answer::End`].
 pub const fn answers(tx: Tx, switch: u64, fin_sent: bool) -> Answer {
     match super::leave(tx, switch, fin_sent, false) {
         super::Leave::Quietly => Answer::Not,
@@ -99,14 +103,14 @@ pub const fn answers(tx: Tx, switch: u64, fin_sent: bool) -> Answer {
 /// Next step of a receiver that has revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revoked {
-    /// None: the direction is on TCP, or will be ([`super::on_tcp`]).
+    /// None: the direction is on TCP, or the sender is moving it there ([`super::on_tcp`]).
     Nothing,
     /// Claims the switch, and calls [`revoke`] again.
     Claim,
-    /// Waits for the confirmation of the revoke, or for the decision of the claim. If the time limit expires, the
+    /// Waits for the confirmation of the revoke, or for the result of the claim. If the time limit expires, the
     /// fallback has failed ([`Seen::Impatient`]).
     Await,
-    /// Looks at the messages on the VI ([`super::answer`]).
+    /// Looks for ToTcp among the messages on the VI, and then publishes [`super::answer`].
     Drain,
 }
 
@@ -127,18 +131,19 @@ pub const fn revoke(rx: Rx, switch: u64, claimed: bool, confirmed: bool, gone: b
 /// State of the bytes that a receiver has proposed to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The receiver has proposed none.
+    /// The receiver has not proposed to return bytes.
     None,
-    /// Not yet known. Until then no thread may read the direction, from the VI or from TCP.
+    /// The verdict has not arrived. Until it arrives, no thread may read the VI or TCP in this direction.
     Pending,
-    /// The sender drains them. The receiver is on TCP ([`Rx::Back`]).
+    /// The sender drains the proposed bytes. The receiver is on TCP ([`Rx::Back`]).
     Accepted,
-    /// The sender does not drain them. The receiver reads them on the VI.
+    /// The sender does not drain the proposed bytes. The receiver reads these bytes on the VI.
     Refused,
 }
 
-/// Decides by the returned words of the receiver's segment and of the sender's. Each reader calls this while a
-/// proposal of its end is undecided, because the thread that proposed may have ended.
+/// Returns the state of the bytes that a receiver has proposed to return. `proposed` is the returned word of the
+/// receiver's segment, and `verdict` is the returned word of the sender's segment. Every reader calls this function
+/// while a proposal is undecided, because the thread that made the proposal may have ended.
 pub const fn verdict(proposed: u64, verdict: u64, gone: bool) -> Verdict {
     match (Returned::from_word(proposed), Returned::from_word(verdict)) {
         (Returned::Bytes(1..), Returned::Not) if gone => Verdict::Refused,
@@ -149,21 +154,21 @@ pub const fn verdict(proposed: u64, verdict: u64, gone: bool) -> Verdict {
     }
 }
 
-/// Fate of the bytes that the program has not read.
+/// Result of a fallback for the bytes that the program has not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rest {
-    /// There are none. The kernel has the rest of the stream.
+    /// The VI has no unread bytes. The kernel has the rest of the stream.
     Plain,
-    /// They are returned.
+    /// The receiver has returned the unread bytes.
     Returned,
-    /// They are not returned: the fallback has failed.
+    /// The fallback has failed, and has not returned the unread bytes.
     Kept,
-    /// The verdict decides between `Returned` and `Kept`.
+    /// The verdict has not arrived. It will decide between `Returned` and `Kept`.
     Pending,
 }
 
-/// Returns the fate of the unread bytes, like [`super::rest`]. `found` is the word that was in the receiver's own
-/// segment.
+/// Returns the result of a fallback for the unread bytes, like [`super::rest`]. `found` is the returned word of the
+/// receiver's segment before the fallback changed the word.
 pub const fn rest(seen: Seen, unread: u64, found: u64, verdict: u64, gone: bool) -> Rest {
     match super::rest(seen, unread, found) {
         super::Rest::Plain => Rest::Plain,
@@ -176,8 +181,8 @@ pub const fn rest(seen: Seen, unread: u64, found: u64, verdict: u64, gone: bool)
     }
 }
 
-/// Returns true if a reader that has come to ToTcp must answer a revoke of its own family. It answers by
-/// [`super::answer`] with no unread bytes.
+/// Returns true if a reader that reaches ToTcp must publish the returned word, because its own family has revoked
+/// the direction. The reader publishes [`super::answer`] for 0 unread bytes.
 pub const fn answers_at_to_tcp(grant: Grant, returned: u64) -> bool {
     matches!(grant, Grant::Revoked) && returned == 0
 }
@@ -187,40 +192,42 @@ pub const fn answers_at_to_tcp(grant: Grant, returned: u64) -> bool {
 pub enum End {
     /// Waits: words that the sender published may be on their way, so the stream's end is not known yet.
     Await,
-    /// Reads on: TCP has been read up to a newly known switch, or the VI has more.
+    /// Continues to read: the receiver has just learned of a switch at this position, or the VI has more bytes.
     Again,
-    /// Reads the VI (again), and skips this many bytes there ([`super::rescue`]).
+    /// Reads missing bytes on the VI. Skips this many bytes there, which the receiver has already read from TCP
+    /// ([`super::rescue`]).
     Rescue(u64),
     /// The stream has ended.
     Over,
 }
 
-/// The sender's words, as far as the receiver knows them.
+/// The sender's words, as the receiver's segment has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Words {
-    /// The switch.
+    /// The switch word.
     pub switch: u64,
-    /// The byte at which the sender switched.
+    /// Number of bytes on TCP before the switch.
     pub from: u64,
-    /// All bytes behind a switch that the sender took back are on TCP.
+    /// Set once a sender that took its switch back has put all bytes of the VI on TCP.
     pub taken_back: bool,
-    /// The verdict, or on shared memory the returned word.
+    /// The verdict. On shared memory this is the returned word.
     pub verdict: u64,
-    /// All returned bytes are on TCP.
+    /// Set once all returned bytes are on TCP.
     pub drained: bool,
-    /// The sender publishes nothing more, and all that it had published is here.
+    /// Set once the sender publishes nothing more, and everything that it published has arrived.
     pub gone: bool,
 }
 
-/// Returns the next step at TCP's end, after `read` bytes have been read from TCP. The caller loads `gone` first,
-/// then the other words. In the state [`Rx::Vi`] it then looks at the VI, and sets `vi_is_empty`.
+/// Returns the next step at TCP's end, after `read` bytes have been read from TCP. The caller loads `gone` before
+/// the other words. In the state [`Rx::Vi`] the caller then looks at the VI, and passes true as `vi_is_empty` if
+/// the VI has no bytes.
 pub const fn end(rx: Rx, words: &Words, read: u64, vi_is_empty: bool) -> End {
     let &Words { switch, from, taken_back, verdict, drained, gone } = words;
     let missing = super::rescue(rx, switch, taken_back, verdict, drained, from, read);
     match (rx, missing) {
         (Rx::Vi, _) if !vi_is_empty => End::Again,
         (Rx::Granted, _) if matches!(super::source(switch, read), Source::Vi) => End::Again,
-        // No word on its way can change this.
+        // A word that is still on its way cannot change this result.
         (Rx::Tcp | Rx::Back, None) => End::Over,
         (Rx::Granted, None) if matches!(Switch::from_word(switch), Switch::Cancelled) => End::Over,
         _ if !gone => End::Await,
@@ -229,8 +236,8 @@ pub const fn end(rx: Rx, words: &Words, read: u64, vi_is_empty: bool) -> End {
     }
 }
 
-/// Returns the event for which a fallback waits, like [`super::on_tcp`]. The wait is over once `gone` has come,
-/// never at TCP's end alone. On shared memory it is over at TCP's end.
+/// Returns the event for which a fallback waits, like [`super::on_tcp`]. The fallback also stops waiting once
+/// `gone` has arrived. It does not stop at TCP's end alone, as it does on shared memory.
 pub const fn on_tcp(rx: Rx, words: &Words) -> Await {
     super::on_tcp(rx, words.switch, words.taken_back, words.verdict, words.drained)
 }
@@ -273,7 +280,7 @@ mod tests {
         }
         for seen in [Seen::ToTcp, Seen::Ended, Seen::Impatient] {
             for (unread, found) in RETURNED.iter().flat_map(|&found| [(0, found), (3, found)]) {
-                // The returned word after the exchange.
+                // Value of the returned word after the fallback's compare-exchange.
                 let word = if found == 0 { super::super::answer(seen, unread) } else { found };
                 let same = match rest(seen, unread, found, word, false) {
                     Rest::Plain => super::super::Rest::Plain,
@@ -298,7 +305,8 @@ mod tests {
                         let words = Words { switch, from: 4, taken_back, verdict, drained, gone };
                         let same = shared_on_tcp(rx, switch, taken_back, verdict, drained);
                         assert_eq!(on_tcp(rx, &words), same);
-                        // TCP has been read up to the switch, so no reader calls `end` in this state.
+                        // 6 bytes read lie behind every switch in `SWITCHES`, so `end` never returns `End::Again`
+                        // here.
                         let read = 6;
                         let skip = rescue(rx, switch, taken_back, verdict, drained, 4, read);
                         let end = skip.map_or(End::Over, End::Rescue);

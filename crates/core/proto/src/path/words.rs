@@ -52,13 +52,13 @@ impl Rx {
     }
 }
 
-/// The word that the receiver publishes.
+/// Decoded grant word, which the receiver publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Grant {
-    /// Not granted.
+    /// The receiver has not granted the VI.
     None = 0,
-    /// Granted: the sender may switch.
+    /// The receiver has granted the VI: the sender may switch.
     Granted = 1,
     /// The receiver has read TCP up to the switch, and now reads the VI.
     Entered = 2,
@@ -67,7 +67,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// Decodes the shared word. An unknown value counts as [`Grant::None`].
+    /// Decodes a grant word. An unknown value counts as [`Grant::None`].
     pub const fn from_word(word: u64) -> Grant {
         match word {
             1 => Grant::Granted,
@@ -84,8 +84,8 @@ pub const CANCELLED: u64 = u64::MAX;
 /// Bit that the receiver sets in the switch word when it enters, or when its fallback claims the switch.
 pub const ENTERED: u64 = 1 << 63;
 
-/// Returns the word that a sender publishes when it switches: the number of bytes on TCP, plus 1. The word is 0
-/// before the switch.
+/// Returns the word that a sender publishes when it switches: the number of bytes that it has put on TCP, plus 1.
+/// The word is 0 until the sender switches.
 pub const fn switch_word(tcp_bytes: u64) -> u64 {
     tcp_bytes + 1
 }
@@ -104,7 +104,7 @@ pub enum Switch {
 }
 
 impl Switch {
-    /// Decodes the shared word.
+    /// Decodes a switch word.
     pub const fn from_word(word: u64) -> Switch {
         match word {
             0 => Switch::Not,
@@ -115,23 +115,25 @@ impl Switch {
     }
 }
 
-/// Value of the returned word after the sender has refused to drain. Both ends replace 0 by compare-exchange. So
-/// either the sender drains or the receiver reads on from the VI, never both or neither.
+/// Value of the returned word after the sender has refused to drain. Each end replaces 0 in the returned word by
+/// compare-exchange, so only one end succeeds. So either the sender drains the unread bytes, or the receiver reads
+/// them on the VI.
 pub const REFUSED: u64 = u64::MAX;
 
 /// A decoded returned word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Returned {
-    /// Neither end has published anything.
+    /// The receiver has not returned bytes, and the sender has not refused.
     Not,
-    /// The receiver has returned this many bytes. After 0 bytes the receiver reads any unread bytes on the VI.
+    /// The receiver has returned this many bytes. If the number is 0, the receiver reads its unread bytes on the
+    /// VI.
     Bytes(u64),
     /// The sender has refused to drain.
     Refused,
 }
 
 impl Returned {
-    /// Decodes the shared word.
+    /// Decodes a returned word.
     pub const fn from_word(word: u64) -> Returned {
         match word {
             0 => Returned::Not,
@@ -141,7 +143,7 @@ impl Returned {
     }
 }
 
-/// Returns the returned word for this many bytes.
+/// Returns the word by which a receiver returns this many bytes.
 pub const fn returned_word(bytes: u64) -> u64 {
     bytes + 1
 }

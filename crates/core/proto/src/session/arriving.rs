@@ -1,4 +1,4 @@
-//! Meaning of a packet that has arrived.
+//! Handling of packets that have arrived.
 
 use super::{Arrival, Leave, Request, Session, Target, exchange};
 use crate::Violation;
@@ -9,7 +9,8 @@ use crate::state::{Event, State};
 use crate::wakeup::Terms;
 
 impl Session {
-    /// Records that a packet of `len` bytes has arrived. `body` holds the packet's bytes if it is not data.
+    /// Records that a packet of `len` bytes has arrived. `body` holds the packet's bytes, unless they are data for
+    /// the program.
     ///
     /// # Errors
     /// [`Violation`] if the peer broke the protocol. The caller must then reset the connection.

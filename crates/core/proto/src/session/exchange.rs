@@ -1,25 +1,26 @@
-//! The three-way handshake: a request for each message, the permission once the receiving program wants the
-//! message, then the message (ICS figure 3a). Each direction carries one message at a time.
+//! The three-way handshake (ICS figure 3a). The sender requests permission for each message. The receiver gives the
+//! permission when its program reads. Then the sender sends the message. Each direction carries one message at a
+//! time.
 
 use super::leave::{Leave, Request, Target};
 use crate::Violation;
 
-/// Handshakes of both directions.
+/// State of the three-way handshakes of both directions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Exchange {
-    /// Length of this end's message, from the moment when the session must request permission for it.
+    /// Length of the message that this end wants to send, for which it needs the peer's permission.
     wanted: Option<u32>,
-    /// Set if a call of this end's program lasts until its message is written.
+    /// Set if this end's program waits in its call until the message is written.
     waits: bool,
-    /// Set once the request is sent.
+    /// Set once this end has sent its request.
     asked: bool,
-    /// Permission that the peer has given.
+    /// Permission that the peer has given and this end has not used.
     granted: Option<Leave>,
     /// The peer's request, until this end gives permission.
     request: Option<Request>,
     /// Number of bytes for which this end's program has room while it waits.
     room: u32,
-    /// Permission given to the peer in bytes, until the peer's message arrives.
+    /// Length in bytes that this end has permitted to the peer, until the peer's message arrives.
     promised: Option<u32>,
 }
 
@@ -30,8 +31,8 @@ pub(super) fn number(body: &[u8]) -> Result<u32, Violation> {
 }
 
 impl Exchange {
-    /// Uses a permission to send up to `len` bytes. Without one, schedules a request and returns `None`. `waits` is
-    /// true if the program's call lasts until the message is written.
+    /// Uses up the peer's permission, for a message of up to `len` bytes. If there is no permission, schedules a
+    /// request and returns `None`. `waits` is true if the program waits in its call until the message is written.
     pub(super) fn leave_for(&mut self, len: u32, waits: bool) -> Option<(u32, Target)> {
         match self.granted.take() {
             Some(granted) => {
@@ -50,7 +51,7 @@ impl Exchange {
         self.granted.is_some()
     }
 
-    /// Returns the request to send, once.
+    /// Returns the request that this end must send now. Returns each request once.
     pub(super) fn request_due(&mut self) -> Option<Request> {
         let bytes = self.wanted.filter(|_| !self.asked)?;
         self.asked = true;
@@ -83,7 +84,8 @@ impl Exchange {
         self.room = room;
     }
 
-    /// Returns the request for which this end must give permission now, with at most `chunk` bytes.
+    /// Returns the peer's request that this end must permit now. Cuts the length to the program's room and to
+    /// `chunk` bytes.
     pub(super) fn grant_due(&mut self, chunk: u32) -> Option<Request> {
         let Request { bytes, waits } = self.request.filter(|_| self.room > 0)?;
         let bytes = bytes.min(self.room).min(chunk);

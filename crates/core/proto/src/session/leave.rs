@@ -17,9 +17,9 @@ use crate::Violation;
 pub struct Request {
     /// Length of the message in bytes.
     pub bytes: u32,
-    /// Set if the program's call lasts until the message is written. Then the sender uses the permission as soon as
-    /// it comes. Only such a permission may name memory that its owner needs back. A program whose call has
-    /// returned might never send the message.
+    /// Set if the sending program waits in its call until the message is written. Then the sender uses the
+    /// permission as soon as the permission arrives. So the receiver may lend memory that it needs back. If the
+    /// call has returned, the program might never send the message.
     pub waits: bool,
 }
 
@@ -46,7 +46,7 @@ impl Request {
     }
 }
 
-/// Memory of one end, as the other end names it in RDMA writes.
+/// Memory of one end, to which the other end writes by RDMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Target {
     /// Address of the first byte, in the process that gives permission.

@@ -1,4 +1,4 @@
-//! One end of a stream: the whole protocol over a VI, without the VI.
+//! One end of a stream: the whole protocol over a VI, without I/O.
 //!
 //! The caller reports events to a [`Session`], and the session answers with lengths and packets to send. The caller
 //! owns the memory, descriptors, clocks and threads. Events come from three sources:
@@ -10,12 +10,14 @@
 //!   with its immediate data.
 //! - **The clock** reports [`Session::timer`] for the chunk that [`Session::batch`] names.
 //!
-//! After every event the caller calls [`Session::outgoing`] and posts the packet, until the function returns
-//! `None`. A returned packet counts as sent. So the caller must have a free send descriptor before it calls.
+//! After every event the caller calls [`Session::outgoing`] until the function returns `None`, and posts each
+//! returned packet. A returned packet counts as sent. So the caller must have a free send descriptor before each
+//! call of [`Session::outgoing`].
 //!
-//! The caller posts a receive again before it calls [`Session::consumed`], or before the next
-//! [`Session::outgoing`]. Then the receive queue is never empty when a packet comes. This is the pre-posting
-//! constraint (CLUSTER section 3.1). `tests/session` runs two connected sessions under random schedules.
+//! The caller posts the receive of a data packet again before it calls [`Session::consumed`] for this packet. It
+//! posts the receive of any other packet again before the next [`Session::outgoing`]. Then the receive queue is
+//! never empty when a packet arrives. This is the pre-posting constraint (CLUSTER section 3.1). `tests/session`
+//! runs two connected sessions under random schedules.
 
 mod arriving;
 mod exchange;
@@ -73,14 +75,14 @@ pub const BODY_MAX: usize = 16;
 pub struct Session {
     state: State,
     configuration: Configuration,
-    /// Set once the peer's WAKEUP has arrived.
+    /// Limits that both ends keep to, once the peer's WAKEUP has arrived.
     agreed: Option<Terms>,
     flow: Flow,
     combiner: Combiner,
     exchange: Exchange,
     /// Set if the program has closed its sending half before the peer's WAKEUP has arrived.
     shut_early: bool,
-    /// Set once the program reads no more. The session then drops data that arrives.
+    /// Set once the program has closed its receiving half. The session then drops data that arrives.
     deaf: bool,
     /// Set once the program has closed the stream ([`Session::forsake`]).
     forsaken: bool,
@@ -141,12 +143,12 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the terms on which both ends have agreed, or `None` before the peer's WAKEUP has arrived.
+    /// Returns the limits that both ends keep to. Returns `None` until the peer's WAKEUP has arrived.
     pub fn agreed(&self) -> Option<Terms> {
         self.agreed
     }
 
-    /// Offers bytes of the program, and returns what the caller must do with them. `bytes` is at least 1. `way`
+    /// Offers `bytes` bytes of the program, at least 1. Returns what the caller must do with these bytes. `way`
     /// replaces the configured [`Transfer`] for this message. `stays` is true if the program's call lasts until
     /// these bytes are written or can no longer be written.
     ///
@@ -165,7 +167,8 @@ impl Session {
         }
         let Some(terms) = self.agreed else { return Ok(Offer::Wait) };
         let mut len = u32::try_from(bytes).unwrap_or(u32::MAX).min(terms.chunk);
-        // A message from the program's buffer does not join the combining buffer. The combined bytes go before it.
+        // A message that is sent from the program's own buffer does not join the combining buffer. The combined
+        // bytes must be sent before this message.
         if way == Some(Transfer::Reg) {
             self.combiner.flush();
             if self.combiner.is_due() {
@@ -178,8 +181,8 @@ impl Session {
                 Fate::Alone => {}
             }
         }
-        // The permission also acknowledges the previous message. So the window is open once the permission has
-        // come.
+        // The peer's permission also acknowledges the previous message. So the window has room once the permission
+        // has arrived.
         let mut to = None;
         if terms.handshake.asks() {
             let Some((granted, target)) = self.exchange.leave_for(len, stays) else {
@@ -218,7 +221,7 @@ impl Session {
         if joins { room } else { self.flow.can_send() && granted && self.combiner.waiting() == 0 }
     }
 
-    /// Records that the program wants to receive up to `room` bytes. Combined bytes are sent now.
+    /// Records that the program wants to receive up to `room` bytes. Marks the combined bytes to be sent.
     #[inline]
     pub fn reading(&mut self, room: u32) {
         self.combiner.flush();
@@ -227,13 +230,14 @@ impl Session {
         }
     }
 
-    /// Records that the program has read the oldest kept packet, and that its receive is posted again.
+    /// Records that the program has read the oldest packet that the caller keeps, and that the caller has posted
+    /// this packet's receive again.
     #[inline]
     pub fn consumed(&mut self) {
         self.ack_due |= self.flow.consumed();
     }
 
-    /// Closes the sending half for the program. The bytes that the program has written go first.
+    /// Closes the sending half for the program. The session sends FIN after all bytes that the program has written.
     pub fn shutdown(&mut self) {
         if self.state == State::Opening {
             self.shut_early = true;
@@ -243,14 +247,14 @@ impl Session {
     }
 
     /// Closes the receiving half for the program. The session then drops and acknowledges data that arrives. The
-    /// caller must report packets that it still keeps by [`Session::consumed`].
+    /// caller must call [`Session::consumed`] for each packet that it still keeps.
     pub fn shutdown_reading(&mut self) {
         self.deaf = true;
         self.exchange.reading(self.configuration.chunk);
     }
 
-    /// Records that the program has closed the stream. Once FIN is sent, the session no longer acknowledges data
-    /// that the peer still sends. So the stream can end.
+    /// Records that the program has closed the stream. After the session has sent FIN, it no longer acknowledges
+    /// data that the peer sends.
     pub fn forsake(&mut self) {
         self.forsaken = true;
     }
@@ -294,7 +298,8 @@ impl Session {
             return Some(self.control(Kind::Ack, Body::Empty));
         }
         if terms.handshake.asks() {
-            // A permission is for an empty buffer, so no packet may be held.
+            // A permission is for an empty buffer. So this end gives no permission while the program has unread
+            // packets.
             if heard
                 && self.flow.held() == 0
                 && let Some(Request { bytes, waits }) = self.exchange.grant_due(terms.chunk)
@@ -327,12 +332,12 @@ impl Session {
         Outgoing { immediate: self.flow.send(kind), body }
     }
 
-    /// Schedules combined bytes: they are sent as soon as the window has room.
+    /// Marks the combined bytes to be sent as soon as the window has room.
     pub fn flush(&mut self) {
         self.combiner.flush();
     }
 
-    /// Switches combining on or off, like TCP_NODELAY. Combined bytes are sent when combining is switched off.
+    /// Switches combining on or off, like TCP_NODELAY. If `on` is false, marks the combined bytes to be sent.
     pub fn set_combining(&mut self, on: bool) {
         let below = self.configuration.combine.unwrap_or(Combine::PAPERS).below;
         self.combiner.switch(on.then_some(below));
@@ -343,7 +348,7 @@ impl Session {
         self.combiner.is_on()
     }
 
-    /// Returns the number of the chunk for which the caller must run a timer, or `None`.
+    /// Returns the number of the chunk of combined messages for which the caller must run a timer, or `None`.
     #[inline]
     pub fn batch(&self) -> Option<u32> {
         self.combiner.batch()

@@ -20,22 +20,23 @@ pub struct Outgoing {
 pub enum Body {
     /// No bytes.
     Empty,
-    /// The end's terms.
+    /// The limits of this end, in a WAKEUP packet.
     Terms(Terms),
-    /// A number of four bytes, little-endian.
+    /// A permission without memory: the maximum length of the message, in four bytes, little-endian.
     Number(u32),
     /// A request for permission.
     Request(Request),
-    /// A permission to write a message. The caller chooses the memory and encodes a [`Leave`](super::Leave). It
-    /// lends the memory until the message has arrived or the connection is over.
+    /// A permission to write a message by RDMA. The caller chooses the memory for the message, and encodes a
+    /// [`Leave`](super::Leave). The caller lends this memory until the message has arrived or the connection is
+    /// over.
     Leave {
         /// Maximum length of the message in bytes.
         bytes: u32,
-        /// Set if the other end's program waits for the permission ([`Request::waits`]). If not set, the caller
-        /// must choose memory that it can lend for ever.
+        /// Set if the other end's program waits for the permission ([`Request::waits`]). If not set, the message
+        /// may never come, so the caller must choose memory that it can lend for ever.
         waits: bool,
     },
-    /// All bytes of the combining buffer, and their number.
+    /// All bytes of the combining buffer, this many.
     Combined(u32),
 }
 
@@ -48,26 +49,28 @@ pub enum Offer {
         len: u32,
         /// Immediate data of the packet.
         immediate: Immediate,
-        /// Memory for an RDMA write. With it, the immediate data is [`Written`](crate::packet::Written).
+        /// Memory of the peer, if the caller must send the message by RDMA write. The immediate data is then a
+        /// [`Written`](crate::packet::Written).
         to: Option<Target>,
     },
-    /// Register the first `len` bytes where they are, and post them now.
+    /// Register the memory of the first `len` bytes, and post these bytes now.
     Register {
         /// Length of the packet in bytes.
         len: u32,
         /// Immediate data of the packet.
         immediate: Immediate,
-        /// Memory for an RDMA write, as in [`Offer::Copy`].
+        /// Memory of the peer, as in [`Offer::Copy`].
         to: Option<Target>,
     },
-    /// Copy all bytes to byte `at` of the combining buffer, where they wait.
+    /// Copy the first `len` bytes to the combining buffer, at offset `at`. The bytes wait there for further
+    /// messages.
     Join {
-        /// Position in the buffer.
+        /// Offset in the combining buffer, in bytes.
         at: u32,
         /// Number of bytes.
         len: u32,
     },
-    /// Wait until a packet arrives. Before that, there may be a packet to send ([`Session::outgoing`]).
+    /// Wait until a packet arrives. Before the wait, post all packets that [`Session::outgoing`] returns.
     Wait,
 }
 
@@ -85,7 +88,7 @@ pub enum NotWritable {
 pub enum Arrival {
     /// Bytes for the program. The caller keeps the packet's buffer until [`Session::consumed`].
     Data,
-    /// This many bytes for the program, written to the memory that the permission named. The caller keeps that
+    /// This many bytes for the program, in the memory that this end's permission named. The caller keeps this
     /// memory until [`Session::consumed`]. The packet's own buffer is free at once.
     Written(u32),
     /// Nothing for the program. The packet's buffer is free at once.
