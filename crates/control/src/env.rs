@@ -4,11 +4,11 @@ use alloc::ffi::CString;
 use alloc::format;
 use core::ffi::CStr;
 
-/// Text form of the [`Rules`](crate::Rules), which say which connections may be accelerated. If unset or empty, all
-/// may.
+/// Text form of the [`Rules`](crate::Rules), which say which connections may be accelerated. If the variable is
+/// unset or empty, all connections may be accelerated.
 pub const RULES: &str = "SOVIA_RULES";
 
-/// Path of the host's agent, instead of `/run/sovia/agent`. If empty, programs look for no agent.
+/// Path of the host's agent, instead of `/run/sovia/agent`. If the path is empty, programs look for no agent.
 pub const AGENT: &str = "SOVIA_AGENT";
 
 /// Path of the agent that watches packet filters, instead of `/run/sovia/filters`.
@@ -17,21 +17,21 @@ pub const FILTERS: &str = "SOVIA_FILTERS";
 /// Path of a file with a [`StatsPage`](crate::StatsPage) for the counters, of the form
 /// `/proc/<pid of sovia run>/fd/<number>`. If unset, the process does not count.
 ///
-/// The variable holds a path and not a descriptor number. Some programs close all descriptors that they do not
-/// know, and a program could see such a descriptor.
+/// The variable holds a path and not a descriptor number, because some programs close all descriptors that they
+/// have not opened.
 pub const STATS: &str = "SOVIA_STATS";
 
 /// Permission for `io_uring_setup`. With [`IO_URING_ALLOW`] the call works. With any other value the call fails
-/// with ENOSYS, because the library cannot see what a ring does to a socket.
+/// with ENOSYS, because the library cannot see a ring's operations on sockets.
 pub const IO_URING: &str = "SOVIA_IO_URING";
 
 /// Value of [`IO_URING`] that lets programs use io_uring.
 pub const IO_URING_ALLOW: &str = "allow";
 
-/// Number of transfers after which an end looks for its peer.
+/// Number of transfers on a connection after which its rendezvous begins.
 pub const MEET: &str = "SOVIA_MEET";
 
-/// Amount of shared memory that may hold unread bytes, in MiB.
+/// Maximum amount of shared memory for unread bytes, in MiB.
 pub const MEMORY: &str = "SOVIA_MEMORY";
 
 /// Maximum time that a waiting thread spins before it sleeps, in microseconds. With 0 the thread sleeps at once.
@@ -43,7 +43,7 @@ pub const PROTOCOL: &str = "SOVIA_PROTOCOL";
 /// Path of the library to inject, if the library is not installed beside `sovia`.
 pub const PRELOAD: &str = "SOVIA_PRELOAD";
 
-/// First characters of the names of all variables.
+/// Prefix of the names of all variables.
 pub const PREFIX: &str = "SOVIA_";
 
 /// Variables that the libraries and `sovia` read: the constants above, and variables of libsovia-fi, libvipl and

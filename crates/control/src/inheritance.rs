@@ -1,17 +1,17 @@
-//! Data about inherited connections, which a process passes to the program that it executes.
+//! Data about connections, which a process passes to the program that it executes.
 //!
-//! The data lies in a memory file with a descriptor in [`NUMBERS`]. Only one program believes the file: the program
-//! that the writing process executes, without another program in between. `sovia run` may come in between: a
-//! program without Sovia's environment, such as inetd, executes `sovia run`. `sovia run` then passes the data on.
+//! The data lies in a memory file with a descriptor in [`NUMBERS`]. Only the program that the writing process
+//! executes uses the data. If this program is `sovia run`, it passes the data on to the program that it executes in
+//! turn. For example, inetd executes `sovia run`, which executes a server.
 
 use core::ops::Range;
 
-/// Descriptors under which a program looks for the data.
+/// Descriptors at which a program looks for the memory file.
 pub const NUMBERS: Range<i32> = 1000..1004;
-/// Lowest descriptor for the files that the data names. Service managers lower the limit to 1024 before they
-/// execute a service.
+/// Lowest descriptor for the files that the data names. It is below 1024, because service managers lower the limit
+/// on descriptors to 1024 before they execute a service.
 pub const FILES_FROM: i32 = NUMBERS.end;
-/// Maximum number of connections. Further connections stay on TCP.
+/// Maximum number of connections in the data. Further connections stay on TCP.
 pub const CONNECTIONS_MAX: usize = 32;
 
 const HEADER: usize = 10;
@@ -23,7 +23,7 @@ pub const LEN: usize = WORDS * 8;
 /// Magic number, with the version.
 const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i1");
 
-/// Identity of a program's file: device and inode.
+/// Identity of a program's executable file: device and inode.
 pub type Program = (u64, u64);
 
 /// Inherited descriptor of a connection.
@@ -33,7 +33,7 @@ pub struct Inherited {
     pub fd: i32,
     /// Set if `connect` opened the connection.
     pub is_connector: bool,
-    /// Index of the connection among the records of the writer's family.
+    /// Number of the connection's record in the memory of the writer's family.
     pub index: u32,
     /// Generation of the record's slot.
     pub generation: u32,
@@ -41,7 +41,7 @@ pub struct Inherited {
     pub cookie: u64,
 }
 
-/// The data that a process passes on.
+/// The data that a process passes to the program that it executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inheritance {
     words: [u64; WORDS],
@@ -54,7 +54,7 @@ pub struct Head {
     pub pid: i32,
     /// Program that may read the data.
     pub program: Program,
-    /// Layout of the records.
+    /// Number that identifies the layout of the records.
     pub layout: u64,
     /// File with the records of the writer's family.
     pub records: Passed,
@@ -67,7 +67,7 @@ pub struct Head {
 pub struct Passed {
     /// Descriptor number.
     pub fd: i32,
-    /// Inode of the file, because the number may come to mean another file.
+    /// Inode of the file. It shows if the descriptor number now belongs to another file.
     pub inode: u64,
 }
 
@@ -90,7 +90,7 @@ impl Inheritance {
         Inheritance { words }
     }
 
-    /// Decodes the bytes of a file. Returns `None` if the file has another format.
+    /// Decodes the bytes of a memory file. Returns `None` if the bytes have another format.
     pub fn decode(bytes: &[u8; LEN]) -> Option<Inheritance> {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -100,7 +100,7 @@ impl Inheritance {
             .then_some(Inheritance { words })
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the bytes for the memory file.
     pub fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         for (bytes, word) in bytes.chunks_exact_mut(8).zip(&self.words) {
@@ -121,12 +121,12 @@ impl Inheritance {
         }
     }
 
-    /// Changes the program that may read the data: the present reader executes this program in turn.
+    /// Changes the program that may read the data to `program`, which the present reader executes.
     pub fn pass_on(&mut self, program: Program) {
         (self.words[3], self.words[4]) = program;
     }
 
-    /// Adds a descriptor. Returns false if there is no room.
+    /// Adds a connection's descriptor. Returns false if the data has no room.
     pub fn add(&mut self, one: Inherited) -> bool {
         let n = self.words[COUNT] as usize;
         let Some(words) = self.words[HEADER..].chunks_exact_mut(EACH).nth(n) else { return false };
@@ -142,7 +142,7 @@ impl Inheritance {
         self.words[COUNT] == 0
     }
 
-    /// Returns the descriptors.
+    /// Returns the inherited descriptors of connections.
     pub fn each(&self) -> impl Iterator<Item = Inherited> {
         self.words[HEADER..].chunks_exact(EACH).take(self.words[COUNT] as usize).map(|words| {
             Inherited {

@@ -1,13 +1,13 @@
 //! Data that `sovia run` and the processes under Sovia exchange.
 //!
-//! `sovia run` passes the [`Rules`] to processes: text in the environment, which says which connections may leave
-//! TCP. The processes count in a [`StatsPage`], which all processes of a run map. [`board`] is the statistics page,
-//! by which other processes see the connections of a running process. [`mod@env`] names the environment variables.
-//! An [`inheritance::Inheritance`] is the data about connections that a process passes to the program that it
-//! executes.
+//! `sovia run` passes [`Rules`] to processes, as text in the environment. The rules say which connections may leave
+//! TCP. The processes of a run count their connections in a common [`StatsPage`]. [`board`] is the statistics page,
+//! on which other processes can see the connections of a running process. [`mod@env`] names the environment
+//! variables. An [`inheritance::Inheritance`] is the data about connections that a process passes to the program
+//! that it executes.
 //!
-//! This crate is `no_std`: the injected library must not call its own hooks, as the standard library's files and sockets
-//! would. The crate allocates only small objects: rules, a path, a list of processes, texts of errors.
+//! This crate is `no_std`, because files and sockets of the standard library would call the hooks of the injected
+//! library. The crate allocates only small objects: rules, a path, a list of processes, texts of errors.
 
 #![no_std]
 

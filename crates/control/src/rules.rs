@@ -2,7 +2,7 @@
 //!
 //! The command line and [`env::RULES`](crate::env::RULES) have rules as text. Rules are joined by `;`. A rule is
 //! `only:SPEC`, `except:SPEC`, `respect-filters:SPEC`, `trust:SPEC` or `nic:SPEC`. A SPEC is a list of terms joined
-//! by `,`. A connection must match all terms:
+//! by `,`. A rule applies to connections that match all its terms:
 //!
 //! - `port=6379` or `port=6000-6100`: the port of either end;
 //! - `addr=127.0.0.1` or `addr=10.0.0.0/8`: the peer's address;
@@ -11,7 +11,8 @@
 //!
 //! A `nic:` rule also names the NIC in software that connects the two ends, such as `name=a`. The first matching
 //! `nic:` rule applies. If none matches, the ends share memory. A `trust:` rule also names users, such as `uid=112`
-//! or `any`. An end then shares memory with a process of such a user, if that process's rules trust the end's user.
+//! or `any`. An end of a matching connection may share memory with a process of such a user. The rules of that
+//! process must also trust the user of this end.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -26,20 +27,21 @@ pub const RULES_MAX: usize = 32;
 /// Effect of a matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Accelerates. If such rules exist, connections that match none of them stay on TCP.
+    /// Accelerates matching connections. If a list has `Only` rules, connections that match none of these rules
+    /// stay on TCP.
     Only,
-    /// Keeps on TCP, even if an `Only` rule matches.
+    /// Keeps matching connections on TCP, even if an `Only` rule also matches.
     Except,
-    /// Accelerates only while packet filters let every packet pass.
+    /// Accelerates matching connections only while packet filters let every packet pass.
     RespectFilters,
-    /// Shares memory with processes of the named users.
+    /// Lets matching connections share memory with processes of the named users.
     Trust,
-    /// Accelerates by a NIC in software.
+    /// Accelerates matching connections by a NIC in software.
     Nic,
 }
 
 impl Effect {
-    /// Returns the word before the colon.
+    /// Returns the word that a rule with this effect has before the colon.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Only => "only",
@@ -61,10 +63,10 @@ impl Rules {
     /// The empty list: every connection may be accelerated.
     pub const NONE: Self = Self { list: Vec::new() };
 
-    /// Parses the text form. Ignores empty rules, also between two `;`.
+    /// Parses rules from text. Ignores empty rules, such as an empty text between two `;`.
     ///
     /// # Errors
-    /// The first term that is wrong, and what the parser expected.
+    /// A [`RuleError`] with the first wrong term.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let mut rules = Self::NONE;
         rules.read(text)?;
@@ -102,7 +104,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Adds one rule from the text of its SPEC.
+    /// Adds a rule with this effect and with the text `spec` as its SPEC.
     ///
     /// # Errors
     /// Same as [`parse`](Self::parse), and [`RuleFault::TooMany`] if the list is full.
@@ -127,7 +129,7 @@ impl Rules {
     }
 
     /// Returns true if this end of a connection may be accelerated. `program` is the path or the file name of the
-    /// end's program. Neither allocates nor blocks.
+    /// end's program. The function neither allocates nor blocks.
     pub fn allows(&self, program: &[u8], end: End, local: SocketAddr, peer: SocketAddr) -> bool {
         let mut only_seen = false;
         let mut only_matched = false;
@@ -146,7 +148,7 @@ impl Rules {
         only_matched || !only_seen
     }
 
-    /// Returns true if any connection of `program`, as in [`allows`](Self::allows), may be accelerated. Returns
+    /// Returns true if any connection of `program` may be accelerated. `program` is a path or a file name. Returns
     /// false if all `only:` rules name other programs, or if an `except:` rule matches all connections of this
     /// program.
     pub fn concern(&self, program: &[u8]) -> bool {
@@ -169,9 +171,9 @@ impl Rules {
         named.find(|(_, spec)| spec.matches(program, end, local, peer))?.1.nic()
     }
 
-    /// Returns true if this end of a connection may share memory with a process of user `uid`. This process's own
-    /// user does not matter. `None` is a user without a number in this user namespace: only a rule for any user
-    /// matches.
+    /// Returns true if this end of a connection may share memory with a process of user `uid`. The function does
+    /// not check if `uid` is this process's own user. `uid` is `None` for a user without a number in this user
+    /// namespace. Then only a rule for any user matches.
     pub fn trusts(
         &self,
         program: &[u8],
@@ -183,7 +185,7 @@ impl Rules {
         self.trusting(program, end, local, peer).any(|users| users.contains(uid))
     }
 
-    /// Returns true if this end of a connection may share memory with a process of some other user.
+    /// Returns true if this end of a connection may share memory with a process of at least one other user.
     pub fn trusts_some(
         &self,
         program: &[u8],
@@ -241,7 +243,7 @@ impl core::str::FromStr for Rules {
     }
 }
 
-/// Writes the text form. [`Rules::parse`] turns the text into an equal value.
+/// Writes the rules as text. [`Rules::parse`] parses this text to an equal value.
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (effect, spec)) in self.list.iter().enumerate() {

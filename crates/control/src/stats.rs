@@ -1,7 +1,7 @@
-//! The page of counters that all processes of one run share.
+//! The page of counters that all processes of one `sovia run` share.
 //!
 //! `sovia run -v` makes the page. Every process that loads the library maps the page and adds to its counters. No
-//! process decides anything by a counter, so a process that writes wrong values only makes a report wrong.
+//! process makes a decision by a counter. So wrong values from a faulty process only make a report wrong.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +12,9 @@ use crate::reason::{Junk, Reason};
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIASTA");
 const VERSION: u64 = 5;
 
-/// Number of places for reasons. Spare places keep the layout the same when a reason is added.
+/// Number of counters for reasons. The spare counters keep the layout the same when a reason is added.
 const REASONS_MAX: usize = 64;
-/// Number of places for kinds of junk, with spare places.
+/// Number of counters for kinds of junk, including spare counters.
 const JUNK_MAX: usize = 16;
 
 /// Number of users with a counter of their own.
@@ -28,12 +28,12 @@ const _: () = assert!(
         && Junk::ALL[Junk::ALL.len() - 1].index() < JUNK_MAX
 );
 
-/// Counters of one run, summed over its processes. A number of connections is a number of ends: a connection
+/// Counters of one `sovia run`, summed over its processes. The counters of connections count ends: a connection
 /// between two processes of the run counts twice.
 ///
-/// A counter never goes down, but wraps. The engine does not update the page for every message: processors share
-/// the page, so each update would cost more than the message. A connection counts its own [`Traffic`], and adds the
-/// traffic to the page now and then and at its end.
+/// A counter only increases, and wraps. The engine does not update the page for every message, because an update of
+/// memory that all processors share costs more than the message. Each connection has its own [`Traffic`]. The
+/// engine adds a connection's traffic to the page now and then, and when the connection ends.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct StatsPage {
@@ -52,8 +52,8 @@ pub struct StatsPage {
     messages_registered: AtomicU64,
     recorded: AtomicU64,
     decided: AtomicU64,
-    /// Users of other ends. A word has a user's id plus one in the upper half, and the number of ends in the lower
-    /// half.
+    /// Numbers of ends whose peer belongs to another user. A word has this user's id plus one in the upper half,
+    /// and the number of ends in the lower half.
     users: [AtomicU64; USERS_MAX],
     /// Abstract name of the socket that [`collector`](Self::collector) returns.
     collector: AtomicU64,
@@ -122,7 +122,7 @@ impl StatsPage {
         Ok(page)
     }
 
-    /// Makes a page from a value of zero words. Call this before any other process can see the words.
+    /// Makes a page from a value whose words are all zero. Call this before any other process can see the page.
     pub fn begin(&self) {
         self.version.store(VERSION, Ordering::Relaxed);
         // The magic number is stored last: a process that sees the magic number also sees the version.
@@ -148,7 +148,7 @@ impl StatsPage {
         }
     }
 
-    /// Returns a copy of a page, whose bytes the caller has read.
+    /// Returns a copy of a page from the page's `bytes`, which the caller has read.
     ///
     /// # Errors
     /// All of [`PageError`].
@@ -159,7 +159,7 @@ impl StatsPage {
         let words = bytes.chunks_exact(8).map(|word| core::array::from_fn(|at| word[at]));
         let mut words = words.map(u64::from_ne_bytes);
         let mut next = || AtomicU64::new(words.next().unwrap_or(0));
-        // In the order of the fields. Each field is a word or an array of words.
+        // This initializer reads the words in the order of the fields. Each field is a word or an array of words.
         let page = Self {
             magic: next(),
             version: next(),
@@ -232,13 +232,13 @@ impl StatsPage {
         self.recorded.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of ends whose fate is not known: open ends on TCP that might still have found their
-    /// peers.
+    /// Returns the number of ends whose fate is not known. These ends are on TCP, and their rendezvous may still
+    /// succeed.
     pub fn undecided(&self) -> u64 {
         self.recorded().saturating_sub(self.decided.load(Ordering::Relaxed))
     }
 
-    /// Counts an end whose peer belongs to user `uid`. Call [`count`](Self::count) as well.
+    /// Counts an end whose peer belongs to the other user `uid`. The caller must also call [`count`](Self::count).
     pub fn count_user(&self, uid: u32) {
         let (mine, one) = ((u64::from(uid) + 1) << 32, 1);
         for place in &self.users {
@@ -257,16 +257,17 @@ impl StatsPage {
         }
     }
 
-    /// Returns users of other ends, each with the number of ends. Only the first users have a counter.
+    /// Returns the users from [`count_user`](Self::count_user), each with the number of ends. Only the first eight
+    /// users have a counter.
     pub fn users(&self) -> impl Iterator<Item = (u32, u64)> {
         self.users.iter().map(|place| place.load(Ordering::Relaxed)).filter_map(|word| {
             Some(((word >> 32).checked_sub(1)? as u32, word & u64::from(u32::MAX)))
         })
     }
 
-    /// Names the socket to which processes send the files of their records. The counts of a killed process may be
-    /// only in its file, and not on this page. An empty name, or one longer than eight bytes, means that there is
-    /// no socket.
+    /// Stores the name of the socket to which processes send their statistics files. The last counts of a killed
+    /// process may be in its statistics file only, and not on this page. If `name` is empty or longer than eight
+    /// bytes, there is no socket.
     pub fn name_collector(&self, name: &[u8]) {
         let mut bytes = [0; COLLECTOR_MAX];
         if let Some(room) = bytes.get_mut(..name.len()) {
@@ -307,7 +308,7 @@ impl StatsPage {
         self.stayed.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of ends that are on TCP for this reason.
+    /// Returns the number of ends that are on TCP for good for this reason.
     pub fn stayed_for(&self, reason: Reason) -> u64 {
         self.reasons[reason.index()].load(Ordering::Relaxed)
     }
@@ -357,7 +358,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// Zeroed memory like that of a mapping, aligned to 64 bytes.
+    /// Zeroed memory, aligned to 64 bytes like a mapping.
     #[repr(C, align(64))]
     struct Line([u8; 64]);
 

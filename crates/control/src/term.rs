@@ -1,5 +1,5 @@
-//! Conditions of one rule, its SPEC: ports, the peer's address, the program's name, the end of the connection. Also
-//! the NIC or the users that the rule names.
+//! The SPEC of a rule: conditions on ports, the peer's address, the program's name and the end of the connection. A
+//! SPEC may also name a NIC or users.
 
 use crate::users::{self, Users};
 use alloc::string::{String, ToString};
@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// Maximum length of a program's name in a rule, in bytes. A file name cannot be longer.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Error of a rule: the wrong term, and the kind of fault.
+/// Error in the text of a rule: the wrong term, and the kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     term: String,
@@ -32,17 +32,17 @@ pub enum RuleFault {
     Address,
     /// The value is not a file name.
     Program,
-    /// The value is not an end of a connection.
+    /// The value of a term `end=` is neither `connector` nor `acceptor`.
     End,
-    /// The value is not the name of a NIC, a `nic:` rule names no NIC, or another rule names one.
+    /// The value is not the name of a NIC, a `nic:` rule names no NIC, or a rule of another kind names a NIC.
     Nic,
-    /// The value is not a user, a `trust:` rule names no users, or another rule names users.
+    /// The value is not a user, a `trust:` rule names no users, or a rule of another kind names users.
     User,
-    /// The rule has the name of a user or a group, but the library knows only numbers.
+    /// The rule has the name of a user or a group, but the library accepts only numbers of users.
     UserName,
     /// A rule has the same key twice.
     Twice,
-    /// There are more than the maximum number of rules.
+    /// The list has more than the maximum number of rules.
     TooMany,
 }
 
@@ -98,7 +98,7 @@ impl fmt::Display for RuleError {
 
 impl core::error::Error for RuleError {}
 
-/// Conditions of one rule. All conditions that are set must hold.
+/// Conditions of one rule. A connection must meet all conditions that are not `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     ports: Option<Ports>,
@@ -180,12 +180,13 @@ impl Spec {
         self.users
     }
 
-    /// Returns true if connections of this program may match.
+    /// Returns true if connections of `program` may match the rule.
     pub(crate) fn is_for(&self, program: &[u8]) -> bool {
         self.program.as_ref().is_none_or(|name| name.is(program))
     }
 
-    /// Returns true if all connections of the rule's programs match.
+    /// Returns true if the rule has no condition except the program. Then all connections of this program match the
+    /// rule.
     pub(crate) fn is_for_all(&self) -> bool {
         self.ports.is_none() && self.net.is_none() && self.end.is_none()
     }
@@ -235,7 +236,7 @@ impl fmt::Display for Spec {
     }
 }
 
-/// Range of ports, including both ends.
+/// Range of ports, including its first and last port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ports {
     first: u16,
@@ -265,7 +266,7 @@ impl fmt::Display for Ports {
 }
 
 /// Addresses with a common prefix. IPv4 addresses are stored as `::ffff:a.b.c.d`. A program that listens on `::`
-/// sees its IPv4 peers in this form, and a rule must also match such peers.
+/// sees the addresses of IPv4 peers in this form, and a rule must also match these peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Net {
     /// Bits of the prefix, followed by zeros.
@@ -322,12 +323,12 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Returns a number whose highest `prefix_bits` bits are set.
+/// Returns a number in which only the highest `prefix_bits` bits are 1.
 fn mask(prefix_bits: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix_bits)).unwrap_or(0)
 }
 
-/// File name of a program. Stored in place, so that rules need no allocator for names.
+/// File name of a program. The value contains the bytes of the name, so that rules need no allocator for names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name {
     bytes: [u8; NAME_BYTES_MAX],
@@ -349,7 +350,7 @@ impl Name {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Returns true if `program`, a path or a file name, has this file name.
+    /// Returns true if `program` has this file name. `program` is a path or a file name.
     fn is(&self, program: &[u8]) -> bool {
         program.rsplit(|&byte| byte == b'/').next() == Some(self.as_bytes())
     }
@@ -371,7 +372,7 @@ impl fmt::Debug for Name {
 /// Maximum length of a NIC's name in a rule, in bytes.
 const NIC_NAME_BYTES_MAX: usize = 32;
 
-/// Name of a NIC, stored in place.
+/// Name of a NIC. The value contains the bytes of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NicName {
     bytes: [u8; NIC_NAME_BYTES_MAX],

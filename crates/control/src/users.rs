@@ -12,13 +12,14 @@ pub(crate) enum Users {
 }
 
 impl Users {
-    /// Parses a number, as in `uid=112`.
+    /// Parses the user's number in a term such as `uid=112`. `text` is the part after `=`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         // In system calls the highest number means "no user".
         text.parse().ok().filter(|&uid| uid != u32::MAX).map(Self::One)
     }
 
-    /// Returns true if these users include `uid`. `None` is a user without a number in this user namespace.
+    /// Returns true if these users include `uid`. `uid` is `None` for a user without a number in this user
+    /// namespace.
     pub(crate) fn contains(self, uid: Option<u32>) -> bool {
         match self {
             Self::Any => true,

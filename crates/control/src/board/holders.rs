@@ -1,21 +1,21 @@
 //! The processes of a family that have a connection, as one word.
 //!
-//! A process is named by its process slot. The lowest slots have a bit each. When a process with a higher slot gets
-//! the connection too, the word becomes a list of up to four slots. If the word has no room for a process, a bit
-//! says that there may be unnamed processes.
+//! A process is named by its process slot. The lowest slots have a bit each. When a process with a higher slot also
+//! gets the connection, the word becomes a list of up to four slots. If the word has no room for a process, the bit
+//! `MORE` says that unnamed processes may have the connection.
 
 /// Number of slots that have a bit each.
 const BITS: u32 = 62;
-/// Set if there may be processes that the word does not name.
+/// Set if the connection may have processes that the word does not name.
 const MORE: u64 = 1 << 62;
 /// Set if the word is a list.
 const LIST: u64 = 1 << 63;
-/// Number of entries of a list, and number of bits of an entry. An entry is a slot plus one, or 0.
+/// Number of entries of a list. An entry has `ENTRY` bits, and holds a process slot plus one, or 0.
 const ENTRIES: u32 = 4;
 const ENTRY: u32 = 15;
 const ENTRY_MASK: u64 = (1 << ENTRY) - 1;
 
-/// Number of slots that a word can name.
+/// Number of process slots that a word can name.
 pub const PLACES: u32 = ENTRY_MASK as u32;
 
 /// Processes that have a connection.
@@ -41,7 +41,7 @@ impl Holders {
         self.0 == 0
     }
 
-    /// Returns true if there may be processes that the word does not name.
+    /// Returns true if the connection may have processes that the word does not name.
     pub fn may_be_more(self) -> bool {
         self.0 & MORE != 0
     }
@@ -68,7 +68,7 @@ impl Holders {
         self.names(place) || self.may_be_more()
     }
 
-    /// Returns the same processes, and the one with slot `place`.
+    /// Returns these processes and the process with slot `place`.
     #[must_use]
     pub fn with(self, place: u32) -> Holders {
         if self.names(place) {
@@ -86,13 +86,13 @@ impl Holders {
         self.with_more()
     }
 
-    /// Returns the same processes, and unnamed ones.
+    /// Returns these processes and possible unnamed processes.
     #[must_use]
     pub fn with_more(self) -> Holders {
         Holders(self.0 | MORE)
     }
 
-    /// Returns the same processes without the one with slot `place`. Unnamed processes stay.
+    /// Returns these processes without the process with slot `place`. Unnamed processes stay.
     #[must_use]
     pub fn without(self, place: u32) -> Holders {
         if !self.names(place) {
@@ -112,7 +112,7 @@ impl Holders {
         self.0 & LIST != 0
     }
 
-    /// Returns the slot in an entry of a list.
+    /// Returns the slot in the entry `at` of a list. `None` if the entry is free.
     fn entry(self, at: u32) -> Option<u32> {
         ((self.0 >> (at * ENTRY) & ENTRY_MASK) as u32).checked_sub(1)
     }
@@ -121,7 +121,7 @@ impl Holders {
         (0..ENTRIES).find(|&at| self.entry(at).is_none())
     }
 
-    /// Returns the same processes as a list. `None` if there are too many for a list.
+    /// Returns these processes as a list. `None` if a list has no room for all processes.
     fn as_list(self) -> Option<Holders> {
         if self.is_list() {
             return Some(self);
@@ -153,7 +153,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares words with a set. All named slots are in the set. If a slot is missing, the word says so.
+        /// Compares a word with a set after each step. All slots that the word names are in the set. If the word
+        /// lacks a slot of the set, [`Holders::may_be_more`] is true.
         #[test]
         fn a_word_names_what_a_set_would(
             steps in prop::collection::vec((any::<bool>(), place()), 0..40)
@@ -177,7 +178,7 @@ mod tests {
             }
         }
 
-        /// Every word can be read, because another process may have written it.
+        /// A reader can use every word, because a faulty process may have written any value.
         #[test]
         fn every_word_means_something(word: u64, place in place()) {
             let holders = Holders::from_word(word);

@@ -1,4 +1,4 @@
-//! The schema of a file: the positions of the records, and of the words in a record.
+//! The schema of a statistics file: the positions of the records, and of the words in a record.
 
 use super::{AT, Field, HEAD, PLACES, RECORDS_MAX, SPAN_MAX, VERSION};
 use crate::StatsPage;
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// "SOVIABRD" as the bytes of a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIABRD");
 
-/// Number of words of a schema. A schema fills the rest of the first page.
+/// Number of words of a schema. A schema fills the first page from [`AT`] to the page's end.
 pub const LEGEND_WORDS: usize = (HEAD - AT) / 8;
 
 const NAME_WORDS: usize = 4;
@@ -18,7 +18,7 @@ const FIELDS_COUNT: usize = NAME + NAME_WORDS;
 const FIELDS: usize = FIELDS_COUNT + 1;
 const FIELDS_MAX: usize = 64;
 const FILES: usize = FIELDS + FIELDS_MAX;
-/// More than the number of any word.
+/// Upper limit of the words' numbers.
 const WORDS_MAX: usize = 96;
 const _: () = assert!((super::Word::ALL[super::Word::ALL.len() - 1] as usize) < WORDS_MAX);
 /// Maximum number of other files that a family's first file lists.
@@ -27,11 +27,11 @@ const FILES_MAX: usize = (LEGEND_WORDS - FILES) / 2;
 /// Size of a process's entry in a family's list, in bytes.
 const MEMBER: usize = 8;
 
-/// Marks the entry for a file that a process is just writing. The constant below marks a complete entry.
+/// Mark of an entry for a file while a process writes the entry. `THERE` is the mark of a complete entry.
 const TAKEN: u64 = 1 << 62;
 const THERE: u64 = 1 << 63;
 
-/// Offset of an absent part.
+/// Offset that means that the file does not have the part.
 pub const ABSENT: u32 = 0;
 
 /// Positions of the parts of a file.
@@ -47,16 +47,17 @@ pub struct Shape {
     pub count: u32,
     /// Offset of the bitmap of records in use.
     pub used_at: u32,
-    /// Offset of the family's list of processes. The first 8 bytes hold the number of process slots ever used. Then
-    /// each slot has 8 bytes. In each, the value is in the first 4 bytes: the number of slots, or a process id.
+    /// Offset of the family's list of processes. The list has entries of 8 bytes, whose first 4 bytes hold a
+    /// number. The first entry holds the number of process slots ever used. Then each slot has an entry with a
+    /// process id.
     pub members_at: u32,
-    /// Number of process slots that have room in the list.
+    /// Number of process slots for which the list has room.
     pub members: u32,
     /// Offset of the family's [`StatsPage`], or [`ABSENT`].
     pub totals_at: u32,
 }
 
-/// Another file of a process's family, beside the first.
+/// Statistics file of a family, other than the family's first file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
     /// Descriptor of the file, in the process that made the file and in processes forked later.
@@ -65,7 +66,7 @@ pub struct File {
     pub inode: u64,
 }
 
-/// Process of a family, from the family's list.
+/// Entry of a family's list of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Process slot, by which [`Holders`](super::Holders) names the process.
@@ -74,12 +75,12 @@ pub struct Member {
     pub pid: i32,
 }
 
-/// Reason why a file shows no connections.
+/// Reason why a reader cannot use a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The file does not begin with a schema.
     Magic,
-    /// Another version of Sovia, with this page version, wrote the file. Its words mean other things.
+    /// Another version of Sovia wrote the file, with this version of the words' meanings.
     Version(u32),
     /// The file has values that no process under Sovia writes.
     Nonsense,
@@ -103,18 +104,19 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// Schema of a file, checked.
+/// Schema of a statistics file. All positions lie within the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Legend {
     /// Positions of the parts.
     pub shape: Shape,
-    /// Inode of the file with the family's locks, which show which processes live. 0 if there is no such file.
+    /// Inode of the file with the family's locks. The locks show which processes are alive. 0 if there is no such
+    /// file.
     pub locks: u64,
     /// Version of the library.
     pub library: [u8; NAME_WORDS * 8],
     /// Positions of the words, by the words' numbers.
     fields: [Option<Field>; WORDS_MAX],
-    /// Start and end of the part of a record that has words.
+    /// Offsets in a record of its first word, and of the end of its last word.
     span: (u32, u32),
 }
 
@@ -160,7 +162,7 @@ impl Legend {
         words[0].store(MAGIC, Ordering::Release);
     }
 
-    /// Records in a family's first file that a process has another file. Returns false if there is no room.
+    /// Adds `file` to the list of other files in a family's first file. Returns false if the list has no room.
     pub fn add_file(words: &[AtomicU64; LEGEND_WORDS], file: File) -> bool {
         let entries = words[FILES..].chunks_exact(2).take(FILES_MAX);
         for entry in entries {
@@ -174,7 +176,7 @@ impl Legend {
         false
     }
 
-    /// Reads the schema from the first bytes of a file with `file_len` bytes.
+    /// Reads and checks the schema in the first page (`head`) of a file with `file_len` bytes.
     ///
     /// # Errors
     /// All of [`Fault`].
@@ -215,7 +217,7 @@ impl Legend {
         Ok(Legend { shape, locks: word(6), library, fields, span })
     }
 
-    /// Returns the family's other files, from the first bytes of its first file.
+    /// Returns the family's other files, from the first page (`head`) of the family's first file.
     pub fn files(head: &[u8; HEAD]) -> impl Iterator<Item = File> {
         (0..FILES_MAX).filter_map(|i| {
             let (fd, inode) = (word(head, FILES + 2 * i), word(head, FILES + 2 * i + 1));
@@ -223,8 +225,8 @@ impl Legend {
         })
     }
 
-    /// Returns the family's processes, from its first file. `read` fills a buffer from an offset in the file.
-    /// `read` returns false if it fails.
+    /// Returns the family's processes, from the family's first file. `read` reads the file from a given offset into
+    /// a buffer, and returns false if it fails.
     pub fn members(&self, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<Member> {
         let at = u64::from(self.shape.members_at);
         let mut count = [0; 4];
@@ -244,7 +246,7 @@ impl Legend {
         members.collect()
     }
 
-    /// Returns the numbers of the records in use, from the first bytes of the file.
+    /// Returns the numbers of the records in use, from the file's first page (`head`).
     pub fn used(&self, head: &[u8; HEAD]) -> impl Iterator<Item = u32> {
         let (at, count) = (self.shape.used_at as usize, self.shape.count);
         (0..count).filter(move |&n| {

@@ -2,11 +2,11 @@
 //! runs.
 //!
 //! Sovia's data about a connection is a record of fixed size. The record lies in a memory file of the process's
-//! family, because forked processes share sockets. The engine keeps its own counts there, and copies nothing for
-//! readers. The file's schema (its [`Legend`]) gives the position of each word in a record. A reader opens the file
-//! through `/proc/PID/fd` and reads. The kernel allows this to the process's user and to root (`PTRACE_MODE_READ`).
-//! The file is sealed, so that no other process can write to it. The file exists as long as any process has
-//! the file.
+//! family, because forked processes share sockets. The engine uses the counts in the record as its own, and copies
+//! nothing for readers. The file's schema (its [`Legend`]) gives the position of each word in a record. A reader
+//! opens the file through `/proc/PID/fd`. The kernel allows this to the process's user and to root
+//! (`PTRACE_MODE_READ`). The file is sealed, so that readers cannot write to it. The file exists as long as a
+//! process has it open.
 //!
 //! ```text
 //! file:   ... | schema at AT | ... | records: COUNT times STRIDE bytes | ... | totals, in a family's first file
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The position of a word may change with each build of the library. The meaning of a word changes only with
-//! [`VERSION`]. A process may write any values, so a reader checks the form of everything it reads, and trusts
-//! nothing further.
+//! [`VERSION`]. A faulty process may write any values. So a reader checks that positions and sizes are possible,
+//! and trusts no value.
 
 mod holders;
 mod legend;
@@ -27,18 +27,19 @@ pub use legend::{ABSENT, Fault, File, LEGEND_WORDS, Legend, Member, Shape};
 pub use record::{Configuration, Handling, Phase, Receives, Record, Sends, Transfer, pack_address};
 pub use word::{Field, Width, Word};
 
-/// Beginnings of the names of such memory files in `/proc/PID/fd`. The first is that of a family's first file: a
-/// program that inherits the family's connections finds the file by its name. The second is that of other files.
+/// Beginnings of the names of statistics files in `/proc/PID/fd`. A family's first file has the first name, by
+/// which a program that inherits connections finds the file. The family's other files have the second name.
 pub const FILE_NAMES: [&str; 2] = ["/memfd:sovia-records", "/memfd:sovia-board"];
 
-/// Lowest descriptor numbers of such a file. Sovia's private descriptors are in the last quarter of the limit, if
-/// the limit is from 1024 to 4096. With a higher limit, these descriptors are in the last quarter of 4096.
+/// Lowest descriptor numbers that a statistics file can have, for a high and for a low RLIMIT_NOFILE. Sovia's
+/// private descriptors are in the last quarter of the limit if the limit is from 1024 to 4096. With a higher limit,
+/// these descriptors are in the last quarter of 4096.
 pub const NUMBERS_FROM: [i32; 2] = [3072, 768];
 
 /// Offset of the schema in a file, in bytes.
 pub const AT: usize = 1024;
 
-/// Length of the first page, in bytes. A reader needs this part of a file before any other.
+/// Length of a file's first page, in bytes. A reader must read the first page before any other part.
 pub const HEAD: usize = 4096;
 
 /// Version of the words' meanings. Increased when a word gets another meaning.

@@ -4,7 +4,7 @@ use super::{Holders, Legend, Word};
 use crate::{NicName, Reason, Traffic};
 use core::net::{Ipv6Addr, SocketAddr};
 
-/// Declares an enum of a word's values, with their numbers.
+/// Declares an enum of the values that a word of a record can have, each with its number.
 macro_rules! numbered {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)* }) => {
         $(#[$meta])*
@@ -81,7 +81,7 @@ numbered! {
 }
 
 numbered! {
-    /// Way in which the NIC gets at the program's bytes.
+    /// Way in which the NIC gets access to the program's bytes.
     Transfer {
         /// Sovia chooses the way.
         Auto = 0,
@@ -99,11 +99,11 @@ numbered! {
 pub struct Configuration {
     /// Maximum number of packets that are not acknowledged.
     pub window: u16,
-    /// Number of packets after which the receiver acknowledges them.
+    /// Number of packets after which the receiver sends an acknowledgement.
     pub threshold: u16,
     /// Thread that handles messages.
     pub handling: Handling,
-    /// Way in which the NIC gets at the program's bytes.
+    /// Way in which the NIC gets access to the program's bytes.
     pub transfer: Transfer,
 }
 
@@ -160,7 +160,7 @@ pub struct Record {
     pub cookie: u64,
     /// Set if `connect` opened the connection.
     pub is_connector: bool,
-    /// Local address and peer's address, once the engine has read them.
+    /// Local address and peer's address. `None` until the engine has read these addresses.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// NIC in software that carries the connection.
     pub nic: Option<NicName>,
@@ -178,17 +178,17 @@ pub struct Record {
     pub falls_back: bool,
     /// Set if a relay serves the connection.
     pub is_relayed: bool,
-    /// Set if the program has shut down sending, and receiving.
+    /// Set if the program has shut down sending (first value) or receiving (second value).
     pub shut: (bool, bool),
     /// Number of calls that moved bytes before the rendezvous.
     pub transfers: u64,
-    /// Number of bytes sent and received over TCP.
+    /// Number of bytes sent over TCP, and number of bytes received over TCP.
     pub tcp: (u64, u64),
     /// Number of times that a thread slept for the connection.
     pub sleeps: u64,
-    /// Traffic on the VI, without sleeps and doorbells.
+    /// Traffic on the VI. The fields `sleeps` and `rings` are 0.
     pub traffic: Traffic,
-    /// Part of `traffic` that the totals do not contain yet.
+    /// Part of `traffic` that is not yet in the family's totals.
     pub unsettled: Traffic,
     /// Number of packets that the program has consumed, modulo 2^32.
     pub packets_taken: u32,
@@ -228,7 +228,7 @@ impl Record {
             );
         }
         let generation = get(Word::Generation) as u32;
-        // The slot may have belonged to another connection when the engine wrote the addresses.
+        // The addresses may belong to an earlier connection of the slot.
         let is_known = get(Word::AddressesOf) == u64::from(generation) + 1;
         let addresses = is_known.then(|| {
             let ports = get(Word::Ports);
@@ -272,7 +272,7 @@ impl Record {
     }
 }
 
-/// Adds traffic without overflow checks, because a page may have any values.
+/// Adds two counts of traffic. The sums wrap, because a faulty process may have written any values.
 fn sum(one: &Traffic, other: &Traffic) -> Traffic {
     Traffic {
         bytes_sent: one.bytes_sent.wrapping_add(other.bytes_sent),

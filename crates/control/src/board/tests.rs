@@ -93,7 +93,7 @@ fn what_is_written_is_read() {
     // The addresses of the slot's last connection do not belong to the present connection.
     put(&mut record, 48, 7, 8);
     assert_eq!(Record::read(&legend, &record[20..72]).unwrap().addresses, None);
-    // Counts from before the present connection had a VI do not belong to this connection.
+    // If the present connection has had no VI, the counts belong to an earlier connection of the slot.
     put(&mut record, 28, 0, 4);
     assert_eq!(Record::read(&legend, &record[20..72]).unwrap().traffic.bytes_sent, 0);
     put(&mut record, 24, Phase::Free as u64, 4);
@@ -157,7 +157,7 @@ fn words_keep_their_numbers() {
 }
 
 proptest! {
-    /// A reader ends, and stays within the given bytes, whatever values a process has written.
+    /// A reader stops and stays within the given bytes, even if a process has written random values.
     #[test]
     fn nonsense_is_harmless(
         seeds in proptest::collection::vec((0usize..HEAD / 8, any::<u64>()), 0..24),

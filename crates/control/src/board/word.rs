@@ -1,9 +1,9 @@
 //! The words of a record.
 
-/// Declares the words. Their numbers are part of a file's schema.
+/// Declares the enum [`Word`]. The numbers of the words are part of a file's schema.
 macro_rules! words {
     ($($(#[$meta:meta])* $name:ident = $value:literal,)*) => {
-        /// Word of a record. A number is never used again for another word.
+        /// Word of a record. If a word is removed, no other word gets its number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Word {
@@ -26,7 +26,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Generation of the record's slot.
+    /// Generation of the record's slot. It changes with each connection that uses the slot.
     Generation = 1,
     /// State of the connection: a [`Phase`](super::Phase) as a number.
     Phase = 2,
@@ -52,7 +52,7 @@ words! {
     Sleeps = 12,
     /// Set if `connect` opened the connection.
     IsConnector = 20,
-    /// Set once the connection has had a VI. The counts of the VI then belong to this connection.
+    /// Set once the connection has had a VI. The counts of traffic on the VI are valid only then.
     HasMet = 21,
     /// Set if small messages are combined.
     Combines = 22,
@@ -60,7 +60,7 @@ words! {
     Handled = 23,
     /// Set if a thread of Sovia calls the program back for each message.
     Notified = 24,
-    /// Set if the other side of the segment is a NIC in software.
+    /// Set if the connection shares its segment with a NIC in software, and not with the peer.
     Reflected = 25,
     /// Set while the connection falls back to TCP.
     FallsBack = 26,
@@ -80,7 +80,7 @@ words! {
     PeerLow = 43,
     /// Local port in the lower 16 bits, peer's port in the upper 16 bits.
     Ports = 44,
-    /// Generation to which the addresses belong, plus one. 0 if the addresses are unknown.
+    /// Value of [`Word::Generation`] for which the addresses are valid, plus one. 0 if the addresses are unknown.
     AddressesOf = 45,
     /// Protocol settings ([`Configuration`](super::Configuration)).
     Configuration = 46,
@@ -94,38 +94,38 @@ words! {
     Nic3 = 50,
     /// Reason why this end has refused the peer's process so far: a [`Reason`](crate::Reason) plus one, or 0.
     Doubts = 51,
-    /// Number of bytes sent on the VI that the totals do not contain yet.
+    /// Number of bytes sent on the VI that are not yet in the family's totals.
     BytesSent = 60,
     /// Number of messages that carried the bytes of [`Word::BytesSent`].
     MessagesSent = 61,
-    /// Number of bytes received on the VI that the totals do not contain yet.
+    /// Number of bytes received on the VI that are not yet in the family's totals.
     BytesReceived = 62,
-    /// Number of messages handled by a thread of Sovia that the totals do not contain yet.
+    /// Number of messages that a thread of Sovia has handled and that are not yet in the family's totals.
     MessagesHandled = 63,
-    /// Number of messages sent from registered memory that the totals do not contain yet.
+    /// Number of messages sent from registered memory that are not yet in the family's totals.
     MessagesRegistered = 64,
-    /// Like [`Word::BytesSent`], for the part that the totals contain.
+    /// Number of bytes sent on the VI that are already in the family's totals.
     PastBytesSent = 70,
-    /// Like [`Word::MessagesSent`], for the part that the totals contain.
+    /// Number of messages that carried the bytes of [`Word::PastBytesSent`].
     PastMessagesSent = 71,
-    /// Like [`Word::BytesReceived`], for the part that the totals contain.
+    /// Number of bytes received on the VI that are already in the family's totals.
     PastBytesReceived = 72,
-    /// Like [`Word::MessagesHandled`], for the part that the totals contain.
+    /// Number of messages that a thread of Sovia has handled and that are already in the family's totals.
     PastMessagesHandled = 73,
-    /// Like [`Word::MessagesRegistered`], for the part that the totals contain.
+    /// Number of messages sent from registered memory that are already in the family's totals.
     PastMessagesRegistered = 74,
     /// Number of packets that the program has consumed, modulo 2^32.
     PacketsTaken = 80,
 }
 
-/// Size of a word, or its bit.
+/// Size of a word, or the position of a one-bit word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// 32 bits.
     Half,
     /// 64 bits.
     Whole,
-    /// This bit of 32 bits.
+    /// One bit, with this number, of 32 bits.
     Bit(u8),
 }
 
@@ -149,7 +149,7 @@ impl Width {
         }
     }
 
-    /// Returns the number of bytes that a reader reads.
+    /// Returns the number of bytes that a reader needs for the word.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Width::Half | Width::Bit(_) => 4,
@@ -163,24 +163,24 @@ impl Width {
 pub struct Field {
     /// The word.
     pub word: Word,
-    /// Size of the word, or its bit.
+    /// Size of the word, or the position of its bit.
     pub width: Width,
     /// Offset of the word in the record.
     pub at: u32,
 }
 
 impl Field {
-    /// Returns a field for the bit in `mask`, of 32 bits at `at`.
+    /// Returns a field of one bit: the bit that `mask` has set, in the 32 bits at `at`.
     pub const fn bit(word: Word, at: usize, mask: u32) -> Field {
         Field { word, width: Width::Bit(mask.trailing_zeros() as u8), at: at as u32 }
     }
 
-    /// Returns a field of 32 bits.
+    /// Returns a field of 32 bits at `at`.
     pub const fn half(word: Word, at: usize) -> Field {
         Field { word, width: Width::Half, at: at as u32 }
     }
 
-    /// Returns a field of 64 bits.
+    /// Returns a field of 64 bits at `at`.
     pub const fn whole(word: Word, at: usize) -> Field {
         Field { word, width: Width::Whole, at: at as u32 }
     }
@@ -189,7 +189,7 @@ impl Field {
         (self.word as u64) << 48 | self.width.code() << 32 | self.at as u64
     }
 
-    /// Decodes a field. Returns `None` for an unknown word, or for a wrong size.
+    /// Decodes a field of a schema. Returns `None` if the word or its size is unknown.
     pub(super) fn decode(code: u64) -> Option<Field> {
         let width = Width::of(code >> 32 & 0xffff)?;
         Some(Field { word: Word::of((code >> 48) as u16)?, width, at: code as u32 })
