@@ -1,4 +1,4 @@
-//! glibc's second names for functions. Some libraries call these names.
+//! Second names that glibc has for functions. Some libraries call functions by these names.
 
 use crate::creating::several;
 use crate::{children, descriptors, poll, receive, send, sockets};
@@ -8,7 +8,8 @@ use libc::{
     socklen_t,
 };
 
-/// Defines second names of hooks. Such a function calls the hook, and needs no real function of its own.
+/// Defines functions with second names. Each function calls the hook with the first name, so no look-up of the real
+/// function is needed.
 macro_rules! aliases {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]

@@ -1,5 +1,5 @@
-//! Asynchronous I/O, which passes every hook. For POSIX's functions, libc's threads make the kernel's calls. The
-//! kernel carries out its own requests. So connections with such requests move to TCP for good.
+//! Asynchronous I/O, which bypasses the hooks. For POSIX's functions, threads of libc make the system calls. For
+//! `io_submit`, the kernel itself executes the requests. So connections with such requests move to TCP for good.
 
 use libc::{aiocb, c_int, c_long, sigevent};
 use sovia_calls::boundary::take;
@@ -30,7 +30,7 @@ unsafe fn before_all(list: *const *mut aiocb, count: c_int) {
     }
 }
 
-/// Beginning of the kernel's request, up to the descriptor.
+/// First fields of a request to the kernel (`struct iocb`), up to the descriptor.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Iocb {
@@ -41,7 +41,8 @@ struct Iocb {
     descriptor: u32,
 }
 
-/// Handles `io_submit` by number. `kernel` makes the real call, which reports requests that cannot be read.
+/// Handles the system call `io_submit`: moves the connections of all requests to TCP, then calls `kernel`. `kernel`
+/// makes the real system call, which reports requests that cannot be read.
 pub(crate) fn system_call(
     [_, count, list]: [c_long; 3],
     kernel: impl FnOnce() -> c_long,
@@ -59,7 +60,7 @@ pub(crate) fn system_call(
     kernel()
 }
 
-// On 64-bit processors the functions that end in 64 use the same layout.
+// On 64-bit processors, functions whose names end in 64 use the same structures.
 hooks! {
     fn aio_read(request: *mut aiocb) -> c_int {
         before(request);

@@ -1,9 +1,10 @@
-//! Libraries that are opened with RTLD_DEEPBIND, as PHP opens its extensions. The dynamic linker looks for their
-//! functions first in the library itself and in libc, and so passes the hooks. [`renew`] puts the hooks into the
-//! tables of such libraries afterwards.
+//! Libraries that a program opens with RTLD_DEEPBIND, as PHP opens its extensions. For such a library, the dynamic
+//! linker finds libc's functions before it looks at this library, so the hooks are bypassed. [`renew`] stores the
+//! hooks in the relocated words of such libraries.
 //!
-//! This happens when a program looks up a function of a library, which follows the opening of the library. The hook
-//! of `dlopen` jumps to the real `dlopen`, so this library does not learn when `dlopen` returns.
+//! The hook of `dlsym` calls [`renew`], because a program looks up functions of a library after it has opened the
+//! library. The hook of `dlopen` cannot do this: it jumps to the real `dlopen`, and does not run again when
+//! `dlopen` returns.
 
 use crate::objects::{hook_of, is_libcs, is_own, real_dlsym};
 use crate::read_only::{self, Writable};
@@ -15,27 +16,29 @@ use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use sovia_sockets::process::is_confined;
 use std::ffi::CString;
 
-/// Loaded object whose table may need hooks.
+/// Loaded object whose relocated words may need hooks.
 struct Object {
     name: CString,
     base: usize,
     dynamic: usize,
     extent: Range<usize>,
-    /// The object's data, which other threads may be writing.
+    /// Ranges of the object's writable data, to which other threads may be writing.
     writable: Vec<Range<usize>>,
     /// Range that the linker has made read-only after relocation.
     read_only: Range<usize>,
 }
 
-/// Progress of [`renew`]. The lower half is the number of objects, from the first one, that have the hooks. The
-/// upper half is the number of objects closed before that. New objects come last, unless objects have been closed.
+/// Progress of [`renew`]. The lower half is the number of objects that have the hooks, from the first object of the
+/// linker's list on. The upper half is the number of objects that had been closed by then. The linker appends new
+/// objects to its list, so the count is valid until an object is closed.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 fn done(closed: u64, count: usize) -> u64 {
     closed << 32 | count as u64
 }
 
-/// Puts the hooks into objects that were loaded after the last call. Several threads may run this function at once.
+/// Stores the hooks in objects that the linker has loaded since the last call. Several threads may run this
+/// function at once.
 pub(crate) fn renew() {
     struct Walk {
         before: u64,
@@ -56,7 +59,7 @@ pub(crate) fn renew() {
         0
     }
     if is_confined() {
-        // Making pages writable takes system calls, and under seccomp the hooks make none of their own.
+        // Making pages writable needs system calls. Under seccomp the hooks make no system calls of their own.
         return;
     }
     let before = DONE.load(Ordering::Acquire);
@@ -136,16 +139,16 @@ unsafe fn change_of(
     is_lazy: bool,
 ) -> Option<Change> {
     if !object.writable.iter().any(|data| data.contains(&(slot as usize))) {
-        // The slot lies in the code, which the linker itself has changed.
+        // The slot lies in code that the linker itself has relocated, and is not changed.
         return None;
     }
     // SAFETY: the caller guarantees that the object stays loaded, and that `slot` is one of its words.
     unsafe {
         let old = (*slot).load(Ordering::Relaxed);
         let mut found = old;
-        // The linker has not bound this function yet: the first call would. In a library opened without
-        // RTLD_DEEPBIND, the first call would find the first definition in the program. The slot gets the hook only
-        // if that definition is the hook.
+        // The linker binds this function at its first call, which has not happened. Without RTLD_DEEPBIND, the
+        // linker would find the first definition among all libraries of the program. The slot gets the hook only if
+        // the hook is this first definition.
         if is_lazy && object.extent.contains(&old) {
             if !is_own(real_dlsym()(libc::RTLD_DEFAULT, name) as usize) {
                 return None;
@@ -156,8 +159,8 @@ unsafe fn change_of(
     }
 }
 
-/// Stores the hooks in an object's table. Must look up no symbol meanwhile. A look-up takes the linker's lock, and
-/// the holder of the linker's lock may wait for the lock of [`Writable`].
+/// Stores the hooks in an object's relocated words. This function must not look up symbols: a look-up takes the
+/// linker's lock, whose holder may wait for the lock of [`Writable`].
 ///
 /// # Safety
 /// The object must stay loaded during the call.
@@ -170,7 +173,7 @@ unsafe fn make(object: &Object, changes: &[Change]) {
             continue;
         }
         let &Change { slot, old, hook } = change;
-        // If the slot has changed meanwhile, the linker or the program has set it, and the new value stays.
+        // If the linker or the program has changed the slot since it was read, the new value stays.
         // SAFETY: the slot is a word of the object's data, which is now writable.
         let _ =
             unsafe { (*slot).compare_exchange(old, hook, Ordering::Release, Ordering::Relaxed) };

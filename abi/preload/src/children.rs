@@ -1,5 +1,5 @@
-//! Children that libc makes without its fork handlers: by `_Fork`, `clone`, `vfork`, and by system calls through
-//! `syscall`.
+//! Children that a program makes without libc's fork handlers: by `_Fork`, `clone`, `vfork`, and by system calls
+//! through `syscall`.
 
 use crate::heap;
 use libc::{c_int, c_long, c_ulong, c_void, pid_t};
@@ -7,7 +7,8 @@ use sovia_calls::boundary::take;
 use sovia_signal::chain;
 use sovia_sockets::{fork, process};
 
-/// State prepared for a child. Replaces the handlers of `pthread_atfork`, which only libc's `fork` runs.
+/// State that this process prepares for a child. Replaces the handlers of `pthread_atfork`, which only libc's
+/// `fork` calls.
 #[derive(Clone, Copy)]
 struct Prepared(fork::Prepared);
 
@@ -31,7 +32,8 @@ impl Prepared {
 
 pub(crate) type Main = extern "C" fn(*mut c_void) -> c_int;
 
-/// Arguments for a child of `clone`. The child reads its own copy, on its copy of the parent's stack.
+/// Arguments for a child of `clone`. The child reads its own copy of this value, because it has a copy of the
+/// parent's stack.
 struct Start {
     main: Main,
     argument: *mut c_void,
@@ -43,16 +45,16 @@ extern "C" fn begin(start: *mut c_void) -> c_int {
     let start = unsafe { &*start.cast::<Start>() };
     start.prepared.in_child(false);
     let status = (start.main)(start.argument);
-    // The child has one thread of the program, which ends here. So the child ends too, even if Sovia has started
-    // threads there.
+    // The child's only thread of the program ends here. So the child must exit, even if Sovia has started threads
+    // in it.
     process::exit(status)
 }
 
 hooks! {
-    /// libc's `fork` takes the locks of malloc and stdio if the process has several threads. If a signal handler
-    /// has interrupted a holder of these locks, such a fork blocks for ever. A program with one thread may fork in
-    /// a handler, but Sovia's threads would make libc take the locks. This hook then uses `_Fork`, which takes no
-    /// locks and runs no `pthread_atfork` handlers of the program.
+    /// Forks. In a signal handler of a program with one thread, forks by `_Fork`. In a process with several
+    /// threads, which may be Sovia's, libc's `fork` takes the locks of malloc and stdio. If the signal handler has
+    /// interrupted the holder of such a lock, `fork` would block for ever. `_Fork` takes no locks, and runs no
+    /// `pthread_atfork` handlers of the program.
     fn fork() -> pid_t {
         if chain::is_in_handler() && fork::is_threaded_by_us() { _Fork() } else { real!()() }
     }
@@ -67,7 +69,7 @@ hooks! {
         pid
     }
 
-    /// Passes on the arguments after the fourth, whether the program gave them or not.
+    /// Passes seven arguments to libc, even if the program gave only the first four.
     fn clone(
         main: Option<Main>, stack: *mut c_void, flags: c_int, argument: *mut c_void,
         parent_id: *mut pid_t, tls: *mut c_void, child_id: *mut pid_t,
@@ -89,7 +91,7 @@ hooks! {
     }
 }
 
-/// Returns true if a system call is `fork`. Some processors have no such system call.
+/// Returns true if `number` is the system call `fork`. Some processors have no such system call.
 pub(crate) fn is_fork(number: c_long) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -102,10 +104,11 @@ pub(crate) fn is_fork(number: c_long) -> bool {
     }
 }
 
-/// Handles the system calls that make children. `kernel` makes the real call.
+/// Handles a system call that makes a child. For any other system call, only calls `kernel`, which makes the real
+/// system call.
 ///
 /// # Safety
-/// The arguments must be valid for that system call.
+/// The arguments must be valid for the system call `number`.
 pub(crate) unsafe fn system_call(
     number: c_long,
     first: c_long,
@@ -139,15 +142,15 @@ pub(crate) unsafe fn system_call(
     pid
 }
 
-/// Sets `errno` after a failed vfork, and returns -1.
+/// Sets `errno` to `error` after a failed vfork, and returns -1.
 extern "C" fn failed(error: c_int) -> pid_t {
     crate::set_errno(error);
     -1
 }
 
-// The child of vfork returns from here first, on its parent's stack, and the parent returns later. Meanwhile no
-// data of this call may lie on the stack, so the return address stays in a register. The calling thread is marked
-// as borrowed while the child runs on it.
+// `vfork` returns twice on the same stack: first in the child, later in the parent. The child may overwrite the
+// stack, so this function keeps the return address in a register. It marks the calling thread as borrowed while the
+// child runs on this thread.
 
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]

@@ -1,5 +1,5 @@
-//! Functions that return a new descriptor. The table may still have an entry for its number, if the program closed
-//! an earlier descriptor past every hook. The hooks drop such a stale entry.
+//! Functions that return a new descriptor. If the program has closed an earlier descriptor with the same number
+//! without a hook, the table still has an entry for the number. The hooks drop such a stale entry.
 
 use libc::{DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, pid_t, sigset_t};
 use sovia_calls::descriptors::created;
@@ -59,7 +59,7 @@ creating! {
     fn getpt();
 }
 
-/// Drops stale entries of the table for the two descriptors of a pair. Returns `result`.
+/// Drops stale table entries for the two new descriptors at `fds`, if `result` is 0. Returns `result`.
 unsafe fn both(result: c_int, fds: *const c_int) -> c_int {
     if result == 0 {
         // SAFETY: the kernel has written both descriptors.
@@ -72,12 +72,13 @@ unsafe fn both(result: c_int, fds: *const c_int) -> c_int {
 }
 
 pub(crate) mod several {
-    //! Functions that do more than return one descriptor.
+    //! Functions that return several descriptors, or whose hooks do more than drop a stale entry.
 
     use super::*;
 
     hooks! {
-        /// The new descriptor may refer to a connection of this process. Only the kernel knows to which one.
+        /// Moves the connection of the new descriptor to TCP, if this process has the connection. Only the kernel
+        /// knows which socket the new descriptor refers to.
         fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int {
             let new = created(real!()(pidfd, fd, flags));
             if new >= 0 {
@@ -125,7 +126,8 @@ pub(crate) mod several {
             child
         }
 
-        /// libc replaces the three standard descriptors by /dev/null, past every hook.
+        /// Drops stale entries for the three standard descriptors. libc replaces these by /dev/null without calling
+        /// a hook.
         fn daemon(stays_in_folder: c_int, keeps_open: c_int) -> c_int {
             let result = real!()(stays_in_folder, keeps_open);
             if result == 0 && keeps_open == 0 {
@@ -136,7 +138,8 @@ pub(crate) mod several {
             result
         }
 
-        /// libc replaces the three standard descriptors by a terminal and closes `terminal`, past every hook.
+        /// Drops stale entries for the three standard descriptors and `terminal`. libc replaces the standard
+        /// descriptors by the terminal and closes `terminal`, without calling a hook.
         fn login_tty(terminal: c_int) -> c_int {
             let result = real!()(terminal);
             if result == 0 {
@@ -182,7 +185,7 @@ pub(crate) mod several {
         }
     }
 
-    /// Drops a stale entry for the descriptor of a new stream. Returns the stream.
+    /// Drops a stale entry for the descriptor of the stream `file`, which libc has just opened. Returns `file`.
     fn opened(file: *mut FILE) -> *mut FILE {
         if !file.is_null() {
             // SAFETY: libc has just opened the stream.
@@ -192,7 +195,8 @@ pub(crate) mod several {
     }
 }
 
-/// Returns true if a system call returns a descriptor, for whose number the table may have a stale entry.
+/// Returns true if the system call `number` returns a new descriptor. The table may have a stale entry for this
+/// descriptor.
 pub(crate) fn returns_descriptor(number: c_long) -> bool {
     #[cfg(target_arch = "x86_64")]
     if matches!(

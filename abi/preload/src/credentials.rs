@@ -1,15 +1,15 @@
-//! Hooks for calls that change a process's credentials: users, groups, capabilities, namespaces.
+//! Hooks for calls that change a process's credentials: its users, groups, capabilities and namespaces.
 //!
-//! Before a call that would change the credentials, a hook gives up everything that this process shares with other
-//! processes ([`sovia_sockets::credentials`]). The hook compares the arguments with the present credentials. A call
-//! that changes nothing costs one more system call, and gives up nothing.
+//! Before a call that would change the credentials, a hook gives up all memory that this process shares with other
+//! processes ([`sovia_sockets::credentials`]). To find out if a call would change the credentials, a hook compares
+//! the arguments with the present credentials. This comparison costs one more system call.
 
 use libc::{c_char, c_int, c_long, c_ulong, c_void, gid_t, size_t, uid_t};
 use sovia_sockets::credentials::{change, confine, own_descriptors};
 use sovia_sockets::process::is_confined;
 use sovia_sys::credentials as now;
 
-/// Value that leaves an id unchanged, in calls that set several ids.
+/// Argument that leaves an id unchanged, in calls that set several ids.
 const SAME: u32 = u32::MAX;
 
 /// Returns true if one of the wanted ids differs from the present id.
@@ -17,7 +17,7 @@ fn differ(present: [u32; 3], wanted: [u32; 3]) -> bool {
     present.iter().zip(wanted).any(|(&present, wanted)| wanted != SAME && wanted != present)
 }
 
-/// Like [`differ`], for `setreuid` and `setregid`, which also set the saved id to the effective one.
+/// Like [`differ`], for `setreuid` and `setregid`. These calls also set the saved id to the effective id.
 fn differ_with_saved(present: [u32; 3], real: u32, effective: u32) -> bool {
     let effective = if effective == SAME { present[1] } else { effective };
     differ(present, [real, effective, effective])
@@ -41,8 +41,8 @@ fn prctl_changes(option: c_int, a: c_ulong, b: c_ulong) -> bool {
     }
 }
 
-/// Returns true if `unshare` would create a namespace of users, processes, networks or mounts. Such a namespace changes
-/// which other processes this process sees.
+/// Returns true if `unshare` would create a namespace of users, processes, networks or mounts. In such a namespace
+/// this process sees other processes than before.
 fn unshare_changes(flags: c_int) -> bool {
     const NAMESPACES: c_int =
         libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWNS;
@@ -67,14 +67,15 @@ fn setgroups_changes(len: usize, groups: *const gid_t) -> bool {
         || present[..len] != wanted[..len]
 }
 
-/// Makes a call of libc. If `changes` returns true, first gives up everything shared. Under seccomp the process
-/// already shares nothing, and `changes` must not make system calls.
+/// Makes a call of libc. If `changes` returns true, first gives up all shared memory. Under seccomp the process
+/// shares no memory any more, so `changes`, which makes system calls, does not run.
 fn user(changes: impl FnOnce() -> bool, call: impl FnOnce() -> c_int) -> c_int {
     if !is_confined() && changes() { change(call) } else { call() }
 }
 
-/// Returns true if `PR_SET_SECCOMP`, or the system call `seccomp`, puts the process under seccomp. Without a filter
-/// the call only asks the kernel for its abilities.
+/// Returns true if `PR_SET_SECCOMP`, or the system call `seccomp`, puts the process under seccomp. `strict` and
+/// `filtered` are the numbers of the two operations that do this. A call with `filtered` and no filter only tests
+/// what the kernel supports.
 fn confines(operation: c_ulong, filter: c_ulong, strict: u32, filtered: u32) -> bool {
     operation == c_ulong::from(strict) || operation == c_ulong::from(filtered) && filter != 0
 }
@@ -84,7 +85,7 @@ fn prctl_confines(option: c_int, mode: c_ulong, filter: c_ulong) -> bool {
         && confines(mode, filter, libc::SECCOMP_MODE_STRICT, libc::SECCOMP_MODE_FILTER)
 }
 
-/// Handles a system call by number, if the call changes credentials. Returns `None` for other calls.
+/// Handles a system call that may change credentials. Returns `None` for other system calls.
 pub(crate) fn system_call(
     number: c_long,
     arguments: [c_long; 3],
@@ -112,8 +113,8 @@ pub(crate) fn system_call(
     Some(if changes(number, arguments)? { change(kernel) } else { kernel() })
 }
 
-/// Returns true if a system call, made by number, would change credentials. Returns `None` for a call that never
-/// does.
+/// Returns true if a system call would change credentials. Returns `None` for a system call that never changes
+/// credentials.
 fn changes(number: c_long, [a, b, c]: [c_long; 3]) -> Option<bool> {
     let [x, y, z] = [a as u32, b as u32, c as u32];
     const SYS_LANDLOCK_RESTRICT_SELF: c_long = 446;
@@ -182,7 +183,7 @@ hooks! {
         user(|| setgroups_changes(len, groups), || real!()(len, groups))
     }
 
-    /// Only libc knows which groups this call sets.
+    /// Always gives up the shared memory, because only libc knows which groups this call sets.
     fn initgroups(name: *const c_char, group: gid_t) -> c_int {
         user(|| true, || real!()(name, group))
     }
@@ -203,7 +204,8 @@ hooks! {
         user(|| true, || real!()(fd, kind))
     }
 
-    /// In C `prctl` is variadic, but its arguments use the same registers.
+    /// Declared with a fixed number of arguments. In C `prctl` is variadic, but passes the arguments in the same
+    /// registers.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
         if prctl_confines(option, a, b) {
             return confine(|| real!()(option, a, b, c, d));

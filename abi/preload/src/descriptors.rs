@@ -29,11 +29,11 @@ hooks! {
         }
         let flags = match flags & UNSHARE {
             0 => flags,
-            // From here on only this thread uses the descriptor table. The kernel has copied the table, or no other
-            // thread used it.
+            // From here on only this thread uses its descriptor table in the kernel. Either the kernel has copied
+            // the table for this thread, or no other thread used it.
             _ => flags & own_descriptors(|| !UNSHARE, || !0),
         };
-        // Sovia's own descriptors stay open: the loop closes the ranges between them.
+        // Sovia's own descriptors must stay open. So the loop closes the ranges between them.
         let top = last.min(table::FDS as c_uint - 1);
         let mut from = first;
         let mut fd = first;

@@ -1,6 +1,6 @@
-//! Look-ups of libc's functions in one library, by `dlopen("libc.so.6")` and `dlsym`. Foreign function interfaces
-//! of interpreters make such look-ups. The search begins after this library, so the hook of `dlsym` replaces the
-//! result by the hook.
+//! Look-ups of libc's functions in libc itself, by `dlopen("libc.so.6")` and `dlsym`. Foreign function interfaces
+//! of interpreters make such look-ups. The linker then does not search this library. So the hook of `dlsym`
+//! replaces a function of libc by the function's hook.
 
 use crate::objects::{hook_of, real_address, real_dlsym};
 use crate::real::Real;
@@ -14,7 +14,8 @@ static DLOPEN: Real = Real::new(c"dlopen");
 /// Set once the program has opened a library with RTLD_DEEPBIND.
 static OPENED_DEEP: AtomicBool = AtomicBool::new(false);
 
-/// Prepares both hooks. Runs before the program's own code.
+/// Prepares the hooks of `dlopen` and `dlsym`. The library's constructor calls this function, before the program's
+/// own code runs.
 pub(crate) fn start() {
     DLOPEN.resolve();
     objects::start();
@@ -24,7 +25,7 @@ extern "C" fn real_dlopen() -> usize {
     DLOPEN.callable()
 }
 
-/// Looks up a function in one library. Returns the hook if libc defines the function and a hook exists.
+/// Looks up a function in the library `handle`. If libc defines the function and a hook exists, returns the hook.
 unsafe extern "C" fn dlsym_of_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     if OPENED_DEEP.load(Ordering::Relaxed) {
         bindings::renew();
@@ -39,10 +40,11 @@ unsafe extern "C" fn dlsym_of_handle(handle: *mut c_void, name: *const c_char) -
     }
 }
 
-// The linker uses the caller's address to decide what RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean, and where `dlopen`
-// searches. So both hooks keep the caller's return address.
+// The linker uses the return address of `dlsym` to decide what RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean. It uses
+// the return address of `dlopen` to decide which folders it searches. So the hooks of both functions keep the
+// caller's return address.
 
-/// Jumps to the address that `{real}` returns, with both arguments and the return address unchanged.
+/// Jumps to the address that `{real}` returns. The two arguments and the return address stay unchanged.
 #[cfg(target_arch = "x86_64")]
 macro_rules! to_real {
     () => {

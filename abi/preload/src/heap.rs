@@ -1,11 +1,12 @@
 //! The library's own heap.
 //!
-//! The library does not use the program's malloc. A signal handler of the program may interrupt malloc, and then
-//! make a hooked call. The program's malloc may also be any allocator, or a checker.
+//! The library does not use the program's malloc, for two reasons. A signal handler of the program may interrupt
+//! malloc, and then call a hook. And the program may replace malloc by another allocator, or by a checker.
 //!
-//! The heap rounds sizes of up to 32 KB up to a power of two. Such blocks come from lists, which are refilled 64 KB
-//! at a time. Each larger block is a separate mapping, and goes back to the kernel. A thread that holds the heap's
-//! lock is in a critical section. So no signal handler of the program runs while a list is half changed.
+//! Blocks of up to 32 KB have a power of two as their size. The heap keeps a list of free blocks for each size. If
+//! a list is empty, new blocks come from memory that the heap maps in pieces of 64 KB. A block of more than 32 KB
+//! is a separate mapping, which the heap unmaps when the block is freed. A thread that holds the heap's lock is in
+//! a critical section. So no signal handler of the program interrupts a change of a list.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -28,13 +29,13 @@ struct Free {
 
 struct Lists {
     free: [*mut Free; CLASSES],
-    /// Unused rest of the last refill. Its length is `left` bytes.
+    /// Unused rest of the last piece that the heap has mapped. The rest has `left` bytes.
     fresh: *mut u8,
     left: usize,
 }
 
 struct Heap {
-    /// 0: free. 1: held. 2: held, and threads wait for the lock.
+    /// State of the lock. 0: free. 1: held. 2: held, and threads may wait for the lock.
     lock: AtomicU32,
     lists: UnsafeCell<Lists>,
 }
@@ -48,7 +49,7 @@ static HEAP: Heap = Heap {
     lists: UnsafeCell::new(Lists { free: [null_mut(); CLASSES], fresh: null_mut(), left: 0 }),
 };
 
-/// Returns the index of a layout's list, or `None` if the block needs a mapping of its own.
+/// Returns the index of the list for blocks of a layout, or `None` if such a block needs a mapping of its own.
 fn class(layout: Layout) -> Option<usize> {
     let size = layout.size().max(layout.align()).max(1 << SMALLEST).next_power_of_two();
     let log = size.trailing_zeros();
@@ -68,8 +69,8 @@ fn map(len: usize) -> *mut u8 {
 impl Heap {
     fn lock(&self) {
         section::enter();
-        // SYNC: Acquire here pairs with Release in `unlock`. This thread sees the lists as the last holder left
-        // them.
+        // SYNC: Acquire here pairs with Release in `unlock`. So this thread sees all changes to the lists that
+        // earlier holders of the lock have made.
         if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             while self.lock.swap(2, Ordering::Acquire) != 0 {
                 let _ = futex::wait(&self.lock, 2, None);
@@ -97,7 +98,7 @@ impl Heap {
                 return first.cast();
             }
             let size = 1usize << (class + SMALLEST as usize);
-            // Blocks are aligned to their size, but to no more than a page.
+            // A block is aligned to its size or to a page, whichever is less.
             let skip = lists.fresh.align_offset(size.min(PAGE));
             if lists.left < size + skip {
                 let fresh = map(REFILL);
@@ -159,18 +160,18 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Locks the heap before a fork.
+/// Locks the heap. libc's `fork` calls this function before it forks.
 pub(crate) extern "C" fn hold() {
     HEAP.lock();
 }
 
-/// Unlocks the heap after a fork, in the parent and in the child.
+/// Unlocks the heap. libc's `fork` calls this function after it has forked, in the parent and in the child.
 pub(crate) extern "C" fn release() {
     HEAP.unlock();
 }
 
-/// Registers the heap's fork handlers. Must run before the engine registers its own handlers: then the heap is
-/// locked last and unlocked first.
+/// Registers the heap's fork handlers. The caller must call this before the engine registers its own fork handlers.
+/// Then `fork` locks the heap last and unlocks the heap first.
 pub(crate) fn start() {
     // SAFETY: the handlers are plain functions without captured state, and this function runs once.
     unsafe { libc::pthread_atfork(Some(hold), Some(release), Some(release)) };

@@ -1,9 +1,10 @@
 //! Hooks for `longjmp`, `setcontext` and `swapcontext`, by which a thread may leave a signal handler.
 //!
-//! A thread that has left a handler in this way no longer runs the handler. The depth of the stack does not show
-//! this: the thread may soon be as deep as the handler was. So the hooks check before the jump: does the thread
-//! continue on the handler's part of the stack? Only `swapcontext` can come back to the handler. After a
-//! `swapcontext` out of a handler, the thread counts as in the handler until the handler returns.
+//! Sovia must know if a thread still runs a signal handler. The depth of the stack does not show if a thread has
+//! left the handler. After a jump the thread may soon use as much stack as the handler did. So the hooks check
+//! before the jump if the thread will continue on the handler's part of the stack. A thread can return to the
+//! handler only after a `swapcontext`. So a thread that leaves a handler by `swapcontext` counts as running the
+//! handler until the handler returns.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use sovia_signal::chain;
 /// Index of the stack pointer in a `jmp_buf`, in words.
 const STACK: usize = if cfg!(target_arch = "x86_64") { 6 } else { 13 };
 
-/// Value that libc mixes into the addresses in a `jmp_buf`. Valid if `IS_KNOWN` is set.
+/// Guard by which libc hides addresses in a `jmp_buf` (an exclusive or). Valid if `IS_KNOWN` is set.
 static GUARD: AtomicUsize = AtomicUsize::new(0);
 static IS_KNOWN: AtomicBool = AtomicBool::new(false);
 
@@ -21,13 +22,15 @@ unsafe extern "C" {
     fn __sigsetjmp(buffer: *mut c_void, saves_mask: c_int) -> c_int;
 }
 
-/// Undoes libc's mixing of a kept address, except for the exclusive or with the guard.
+/// Undoes the rotation by which libc hides an address in a `jmp_buf`. Does not undo the exclusive or with the
+/// guard.
 fn turned_back(kept: usize) -> usize {
     if cfg!(target_arch = "x86_64") { kept.rotate_right(17) } else { kept }
 }
 
-/// Finds the guard. Runs before the program's own code. If this libc keeps addresses in another way, the hooks
-/// check nothing. Then a handler counts as left only once the stack is less deep than the handler's.
+/// Finds the guard. The library's constructor calls this function, before the program's own code runs. If this libc
+/// hides addresses in another way, the hooks check nothing. Then a thread counts as running a handler until its
+/// stack is less deep than the handler's stack.
 pub(crate) fn start() {
     let (one, other) = (find_guard(), find_deeper());
     if one == other {
@@ -50,7 +53,8 @@ fn find_guard() -> usize {
     turned_back(found[1]) ^ found[0]
 }
 
-/// Stores a stack pointer, and the value that a `jmp_buf` keeps for it. No code ever jumps to this `jmp_buf`.
+/// Stores in `found` the stack pointer, and the value that libc stores for this stack pointer in a `jmp_buf`. No
+/// code ever jumps to this `jmp_buf`.
 #[unsafe(naked)]
 unsafe extern "C" fn keep_stack(found: *mut [usize; 2]) {
     #[cfg(target_arch = "x86_64")]
@@ -91,7 +95,7 @@ unsafe extern "C" fn keep_stack(found: *mut [usize; 2]) {
     );
 }
 
-/// Records that the calling thread is about to jump to the place where `buffer` was set.
+/// Records that the calling thread is about to jump to the place that `buffer` describes.
 pub(crate) extern "C" fn before_jump(buffer: *const usize) {
     if IS_KNOWN.load(Ordering::Relaxed) && !buffer.is_null() {
         // SAFETY: the program passes a valid `jmp_buf`, from which libc is about to read all registers.
@@ -100,7 +104,7 @@ pub(crate) extern "C" fn before_jump(buffer: *const usize) {
     }
 }
 
-/// Records that the calling thread is about to continue with `context`, and will not come back.
+/// Records that the calling thread is about to continue with `context`, and will not return to its present context.
 pub(crate) extern "C" fn before_context(context: *const ucontext_t) {
     // SAFETY: the program passes null or a valid context, from which libc is about to read all registers.
     if let Some(context) = unsafe { context.as_ref() } {
@@ -108,7 +112,8 @@ pub(crate) extern "C" fn before_context(context: *const ucontext_t) {
     }
 }
 
-/// Records that the calling thread is about to continue with another context, and may come back.
+/// Records that the calling thread is about to continue with another context, and may return to its present
+/// context.
 pub(crate) extern "C" fn before_switch() {
     chain::switches();
 }

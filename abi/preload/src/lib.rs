@@ -1,12 +1,12 @@
 //! The library that `LD_PRELOAD` loads: hooks for the libc functions by which a program reaches a stream socket.
 //!
-//! A hook looks the descriptor up in [`sovia_sockets::table`]. If the descriptor is not on record, the hook calls
-//! the real function: one load and one jump more than without Sovia. `sovia-calls` implements the calls for all C
-//! interfaces. This crate has libc's names, and the work that only an interposed library must do.
+//! A hook looks the descriptor up in [`sovia_sockets::table`]. If the table has no entry for the descriptor, the
+//! hook calls the real function. Such a call costs one load and one jump more than without Sovia. `sovia-calls`
+//! implements the calls for all C interfaces. This crate exports libc's names, and does the work that only an
+//! interposed library must do.
 //!
 //! The unit tests call hooks as Rust functions. The test program exports no names, has no constructor and keeps its
 //! own allocator (`cfg(not(test))`). So its own libc calls reach libc.
-//! allocator (`cfg(not(test))`): its calls of libc reach libc.
 
 #![allow(missing_docs, reason = "the functions are libc's and documented there")]
 #![allow(unreachable_pub, reason = "they are reached by name, from C")]
@@ -53,16 +53,16 @@ use sovia_sys::call;
 use std::sync::Once;
 
 /// Returns true if the program gained rights by its file: setuid, setgid or capabilities. The dynamic linker loads
-/// no library of LD_PRELOAD into such a program, but loads those of /etc/ld.so.preload. The environment comes from
-/// a user with fewer rights.
+/// the libraries of /etc/ld.so.preload into such a program, but no library of LD_PRELOAD. Sovia must not trust the
+/// environment of such a program, which comes from a user with fewer rights.
 fn gains_rights() -> bool {
     // SAFETY: `getauxval` only reads the vector that the kernel has passed.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Returns true if the system's rules allow the program no connection. The rules do not count if LD_PRELOAD names
-/// the library. Then the environment says which connections are accelerated, and an earlier program in this process
-/// may have left connections.
+/// Returns true if the system's rules let no connection of the program be accelerated. If LD_PRELOAD names this
+/// library, the function returns false: then the environment has the rules, and the process may have inherited
+/// connections.
 fn is_left_alone() -> bool {
     process::start();
     !process::is_asked_for() && !sovia_sockets::config::follow_system()
@@ -70,13 +70,14 @@ fn is_left_alone() -> bool {
 
 static STANDS_ASIDE: AtomicBool = AtomicBool::new(false);
 
-/// Starts the library before the program's own code, but after the constructors of the libraries that the program
-/// needs. A library that is written for Sovia may call this function earlier, through [`sovia_native`] or
+/// Starts the library. Runs before the program's own code, but after the constructors of the libraries that the
+/// program needs. A library that is written for Sovia may cause an earlier start through [`sovia_native`] or
 /// [`sovia_stands_aside`].
 extern "C" fn start() {
     static STARTED: Once = Once::new();
     static BY: AtomicI32 = AtomicI32::new(0);
-    // `begin` looks up symbols, and the dynamic linker may then call this constructor again, in the same thread.
+    // `begin` looks up symbols. The dynamic linker may then call this function again in the same thread, as a
+    // constructor.
     let me = call::gettid();
     if !STARTED.is_completed() && BY.load(Ordering::Relaxed) == me {
         return;
@@ -93,8 +94,8 @@ fn begin() {
     process::resolve_variadic();
     let gains_rights = gains_rights();
     if gains_rights || is_left_alone() {
-        // The hooks find no descriptor on record, so each call goes to libc. In a program that gains rights, this
-        // path reads no environment variable. This path opens no descriptor.
+        // The table stays empty, so the hooks pass each call to libc. This branch opens no descriptor. In a program
+        // that gains rights, it reads no environment variable.
         STANDS_ASIDE.store(!gains_rights, Ordering::Relaxed);
         sovia_sockets::stay_out();
         set_errno(before);
@@ -123,23 +124,23 @@ extern "C" fn end() {
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// Returns options for AddressSanitizer's runtime, in programs that define none. The options turn off the check
-/// that the runtime's library comes first. The runtime may come after this library: its functions still come before
-/// libc's if the runtime is loaded before libc.
+/// Returns options for AddressSanitizer's runtime, if the program defines none. The options turn off the check that
+/// the runtime's library is loaded first. The runtime may be loaded after this library, as long as it is loaded
+/// before libc.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn __asan_default_options() -> *const libc::c_char {
     c"verify_asan_link_order=0".as_ptr()
 }
 
-/// Returns the engine's functions, for libsovia and the crate `sovia`. One engine serves the whole process.
+/// Returns the engine's functions to libsovia or to the crate `sovia`. So one engine serves the whole process.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
     start();
     sovia_sockets::native::lend_table(version)
 }
 
-/// Returns 1 if the system's rules leave the program alone. libsovia and the crate `sovia` then use an engine of
-/// their own.
+/// Returns 1 if this library does nothing in the program, because the system's rules allow no acceleration. Then
+/// libsovia or the crate `sovia` starts an engine of its own.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn sovia_stands_aside() -> u32 {
     start();

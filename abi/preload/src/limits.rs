@@ -1,19 +1,20 @@
-//! Hooks for limits of the address space. The library maps 20 GB for each peer, which counts towards the limit
-//! although most of it is no memory. So the library unmaps these ranges before a limit applies, and connections
-//! then stay on TCP.
+//! Hooks for limits of the address space. The library maps 20 GB of address space for each peer. These mappings
+//! count towards the limit, although they use little memory. So before a limit applies, the library removes its
+//! mappings. After that all connections stay on TCP.
 
 use libc::{c_int, c_long, pid_t, rlimit};
 use sovia_calls::boundary::take_if;
 use sovia_sockets::credentials::limit_memory;
 use sovia_sockets::process::is_confined;
 
-/// Limits from this value on leave enough address space for the library, in bytes.
+/// Smallest limit that leaves enough address space for the library, in bytes.
 const HUGE: u64 = 1 << 44;
 
-/// Returns true if a call limits the address space of this process.
+/// Returns true if a call with these arguments limits the address space so much that the library must unmap its
+/// memory.
 ///
 /// # Safety
-/// `new` must come from the program. The memory may be unmapped.
+/// `new` must be a pointer that the program passed. Its memory may be unmapped.
 unsafe fn limits(resource: u32, new: *const rlimit) -> bool {
     // SAFETY: the program owns the memory, and every bit pattern is a valid `rlimit`.
     let limit = || unsafe { take_if(new) }.ok().flatten();
@@ -49,10 +50,10 @@ hooks! {
     }
 }
 
-/// Handles a system call, made by number, that sets a limit. Returns `None` for other calls.
+/// Handles a system call that sets a limit. Returns `None` for other system calls.
 ///
 /// # Safety
-/// The arguments must be valid for that system call.
+/// The arguments must be valid for the system call `number`.
 pub(crate) unsafe fn system_call(number: c_long, [a, b, c, d]: [c_long; 4]) -> Option<c_long> {
     // SAFETY: the caller guarantees valid arguments for this system call.
     let result = unsafe {

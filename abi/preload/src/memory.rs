@@ -1,4 +1,4 @@
-//! Hooks for calls on all memory of the process. Part of the memory is Sovia's.
+//! Hooks for calls that affect all memory of the process, including Sovia's memory.
 
 use crate::finish;
 use libc::c_int;

@@ -13,7 +13,7 @@ unsafe extern "C" {
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// Oldest version of `dlsym`, which every glibc for the processor has.
+/// Oldest version of the symbol `dlsym`. Every glibc for this processor has this version.
 const VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.2.5" } else { c"GLIBC_2.17" };
 
 static DLSYM: AtomicUsize = AtomicUsize::new(0);
@@ -26,8 +26,8 @@ struct Objects {
 
 static OBJECTS: OnceLock<Objects> = OnceLock::new();
 
-/// Finds this library and libc. Runs before the program's own code. Before this call, every look-up returns what
-/// libc's `dlsym` finds.
+/// Finds the address ranges of this library and of libc. The library's constructor calls this function, before the
+/// program's own code runs. Until then [`hook_of`] returns no hooks.
 pub(crate) fn start() {
     // SAFETY: all pointers are C strings, or variables of this function. No pointer from `about` outlives the
     // block.
@@ -68,8 +68,9 @@ fn extent(address: usize) -> Option<Range<usize>> {
     asked.found
 }
 
-/// Returns the hook for a libc function that a look-up by name has found. Returns `None` if there is no hook. Also
-/// returns `None` if another library stands between this library and libc: that library may have made the look-up.
+/// Returns the hook for the function `name`, which a look-up has found at the address `found`. Returns `None` if
+/// `found` is not in libc or has no hook. Also returns `None` if a library between this library and libc defines
+/// `name`, because that library may have made the look-up.
 ///
 /// # Safety
 /// `name` must be a C string.
@@ -96,7 +97,7 @@ pub(crate) fn is_own(address: usize) -> bool {
     OBJECTS.get().is_some_and(|objects| objects.own.contains(&address))
 }
 
-/// Returns libc's `dlsym`. A call by name would reach the hook.
+/// Returns libc's own `dlsym`. A call of `dlsym` by name would reach the hook.
 pub(crate) fn real_dlsym() -> Dlsym {
     // SAFETY: `dlvsym` has found the address under the name `dlsym`, which has this type.
     unsafe { core::mem::transmute::<usize, Dlsym>(real_address()) }

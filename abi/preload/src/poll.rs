@@ -84,11 +84,11 @@ hooks! {
 /// Size of the kernel's signal masks, in bytes.
 const MASK: usize = size_of::<u64>();
 
-/// Handles a system call that waits, by number. Returns `None` for other numbers. `kernel` makes the real call, at
-/// most once.
+/// Handles a system call that waits for descriptors. Returns `None` for other system calls. `kernel` makes the real
+/// system call, at most once.
 ///
 /// # Safety
-/// The arguments must be valid for that system call.
+/// The arguments must be valid for the system call `number`.
 pub(crate) unsafe fn system_call(
     number: c_long,
     [a, b, c, d, e, f]: [c_long; 6],
@@ -174,7 +174,7 @@ pub(crate) unsafe fn system_call(
 /// Reads the address and the size of `pselect6`'s mask. Returns `None` if the kernel must answer the call.
 ///
 /// # Safety
-/// `at` must come from the program. The memory may be unmapped.
+/// `at` must be a pointer that the program passed. Its memory may be unmapped.
 unsafe fn mask_of_pselect(at: *const [usize; 2]) -> Option<[usize; 2]> {
     if !may_look() {
         return None;
@@ -183,11 +183,11 @@ unsafe fn mask_of_pselect(at: *const [usize; 2]) -> Option<[usize; 2]> {
     unsafe { take_if(at) }.ok().map(Option::unwrap_or_default)
 }
 
-/// Makes a call that waits for at most `time`. If the kernel has not made the call, stores the time left, like the
-/// kernel.
+/// Runs `call`, which waits for at most `time`. If Sovia has waited and not the kernel, stores the remaining time
+/// in `time`, as the kernel would.
 ///
 /// # Safety
-/// `time` must come from the program. The memory may be unmapped.
+/// `time` must be a pointer that the program passed. Its memory may be unmapped.
 unsafe fn telling_time_left(
     time: *mut timespec,
     is_kernels: &Cell<bool>,
@@ -197,7 +197,7 @@ unsafe fn telling_time_left(
     let limit = if may_look() { unsafe { take_if(time) } } else { Ok(None) };
     let begun = now_ns();
     let result = call();
-    // For a time-out of 0 the kernel stores nothing.
+    // Like the kernel, this code stores no remaining time for a time-out of 0.
     if let Ok(Some(limit)) = limit
         && !is_kernels.get()
         && (result >= 0 || errno() == libc::EINTR)

@@ -1,4 +1,4 @@
-//! Hooks for exec and for calls that start other programs. The programs inherit connections.
+//! Hooks for exec and for calls that start other programs, which inherit connections.
 
 use crate::jumps::{before_context, before_jump, before_switch};
 use crate::set_errno;
@@ -16,7 +16,8 @@ use sovia_sys::call;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-/// Handles a system call that makes a child, executes a program or ends the thread. `kernel` makes the real call.
+/// Handles a system call that makes a child, executes a program or ends the thread. `kernel` makes the real system
+/// call.
 ///
 /// # Safety
 /// `first` must be valid as the call's first argument.
@@ -35,7 +36,7 @@ pub(crate) unsafe fn system_call(
     unsafe { crate::children::system_call(number, first, kernel) }
 }
 
-/// Moves inherited connections to TCP, then calls `exec`. Returns only if `exec` fails.
+/// Prepares connections for the program `target`, then calls `exec`. Returns only if `exec` fails.
 fn replacing<'a, T: From<i8>>(target: impl FnOnce() -> Target<'a>, exec: impl FnOnce() -> T) -> T {
     let left = match fallback::before_exec(target) {
         Ok(left) => left,
@@ -60,23 +61,24 @@ fn inherited_environment() -> *const *const c_char {
     unsafe { environ.cast_const().cast() }
 }
 
-/// Returns the target of an exec of `path`. The target is [`Target::Unknown`] unless the program gets this library.
+/// Returns the target of an exec of `path`. If the new program will not load this library, the target is
+/// [`Target::Unknown`].
 ///
 /// # Safety
-/// `path` must be a C string, and `environment` a list of C strings that ends with null. Each of both may also be
-/// null or unmapped.
+/// `path` must be a C string, null or unmapped. `environment` must be a list of C strings that ends with a null
+/// pointer, or null, or unmapped.
 unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) -> Target<'a> {
     // SAFETY: the caller guarantees that `path` is a C string, null or unmapped.
     match unsafe { string_if_readable(path) } {
         Some(path) if is_sovia(path) => Target::Command(path),
-        // SAFETY: the caller guarantees that `environment` is a list of C strings that ends with null, or null, or
-        // unmapped.
+        // SAFETY: the caller guarantees that `environment` is a list of C strings that ends with a null pointer, or
+        // null, or unmapped.
         Some(path) if unsafe { has_library(environment) } => Target::Path(path),
         _ => Target::Unknown,
     }
 }
 
-/// Like [`at_path`], for a program with this name in PATH.
+/// Like [`at_path`], for a program `name` that exec searches in PATH.
 ///
 /// # Safety
 /// Same as [`at_path`].
@@ -104,7 +106,8 @@ unsafe fn string<'a>(text: *const c_char) -> Option<&'a CStr> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// Converts a C string. Returns `None` if some byte cannot be read: the kernel will refuse the call.
+/// Converts a C string. Returns `None` if a byte of the string cannot be read. The kernel will then refuse the
+/// exec.
 ///
 /// # Safety
 /// Same as [`string`], but the memory may be unmapped.
@@ -116,15 +119,16 @@ unsafe fn string_if_readable<'a>(text: *const c_char) -> Option<&'a CStr> {
     // SAFETY: the program owns the memory, and every bit pattern is a valid byte.
     let ends = |i| unsafe { take(text.wrapping_add(i)) }.map(|byte| byte == 0);
     let end = (0..LONGEST).map(ends).find(|end| *end != Ok(false))?;
-    // SAFETY: the search has just read the string to its end. The caller guarantees that the string lives as long
-    // as the result.
+    // SAFETY: the search has just read the string up to its last byte. The caller guarantees that the string lives
+    // as long as the result.
     end.is_ok().then(|| unsafe { CStr::from_ptr(text) })
 }
 
 /// Path of this library.
 static LIBRARY: OnceLock<&CStr> = OnceLock::new();
 
-/// Finds the path of this library. Runs before the program's own code.
+/// Finds the path of this library. The library's constructor calls this function, before the program's own code
+/// runs.
 pub(crate) fn start() {
     // SAFETY: all zeros are a valid `Dl_info`.
     let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
@@ -136,14 +140,15 @@ pub(crate) fn start() {
     }
 }
 
-/// Returns true if LD_PRELOAD names this library. Otherwise /etc/ld.so.preload alone has loaded the library.
+/// Returns true if LD_PRELOAD names this library. If not, the linker has loaded this library only by
+/// /etc/ld.so.preload.
 pub(crate) fn is_asked_for() -> bool {
-    // SAFETY: libc's `environ` is a list of C strings that ends with null.
+    // SAFETY: libc's `environ` is a list of C strings that ends with a null pointer.
     unsafe { has_library(inherited_environment()) }
 }
 
-/// Returns true if `path` is the command `sovia`: in this library's folder, or where `make install` puts the
-/// command.
+/// Returns true if `path` is the command `sovia`, either in this library's folder or in the folder in which `make
+/// install` puts it.
 fn is_sovia(path: &CStr) -> bool {
     let Some(library) = LIBRARY.get().and_then(|path| path.to_str().ok()) else { return false };
     let Some((folder, _)) = library.rsplit_once('/') else { return false };
@@ -161,12 +166,12 @@ fn is_sovia(path: &CStr) -> bool {
 /// Same as [`at_path`].
 unsafe fn has_library(environment: *const *const c_char) -> bool {
     let Some(library) = LIBRARY.get() else { return false };
-    // SAFETY: the caller passes a list of strings that ends with null, or null.
+    // SAFETY: the caller passes a list of C strings that ends with a null pointer, or null.
     let preloaded = unsafe { preloaded(environment) };
     preloaded.is_some_and(|(_, value)| names(&value).any(|name| name == library.to_bytes()))
 }
 
-/// Bytes of a variable's value.
+/// Value of an environment variable.
 type Value = SmallVec<[u8; 512]>;
 
 const LD_PRELOAD: &[u8] = b"LD_PRELOAD=";
@@ -186,8 +191,8 @@ unsafe fn variables(environment: *const *const c_char) -> impl Iterator<Item = *
     (0..).map_while(move |i| pointer(i).ok().filter(|at| !at.is_null()))
 }
 
-/// Returns the index and the value of the first LD_PRELOAD in an environment. The dynamic linker uses only the
-/// first one.
+/// Returns the index and the value of the first variable LD_PRELOAD in an environment. The dynamic linker uses only
+/// the first one.
 ///
 /// # Safety
 /// Same as [`at_path`].
@@ -200,17 +205,17 @@ unsafe fn preloaded(environment: *const *const c_char) -> Option<(usize, Value)>
         let byte = |i| unsafe { take(variable.wrapping_add(i)) };
         LD_PRELOAD.iter().enumerate().all(|(i, &wanted)| byte(i) == Ok(wanted as c_char))
     };
-    // SAFETY: the caller passes a list of strings that ends with null.
+    // SAFETY: the caller passes a list of C strings that ends with a null pointer.
     let (n, variable) = unsafe { variables(environment) }.enumerate().find(|(_, at)| is_it(at))?;
     // SAFETY: the program owns the string, and every bit pattern is a valid byte.
     let bytes = (LD_PRELOAD.len()..).map_while(|i| unsafe { take(variable.wrapping_add(i)) }.ok());
     Some((n, bytes.take_while(|byte| *byte != 0).map(|byte| byte as u8).collect()))
 }
 
-/// Copy of an environment with another LD_PRELOAD.
+/// Copy of an environment with another value of LD_PRELOAD.
 struct Environment {
     variables: SmallVec<[*const c_char; 128]>,
-    /// Index of LD_PRELOAD, whose new text is `preload`.
+    /// Index of the variable LD_PRELOAD. `preload` is the new text of this variable.
     place: usize,
     preload: Value,
 }
@@ -223,20 +228,20 @@ impl Environment {
     }
 }
 
-/// Returns a copy of an environment without this library, if this process's root folder does not have the library.
-/// The dynamic linker would otherwise report the missing library on the program's standard error. Returns `None` if
-/// the environment can stay unchanged.
+/// Returns a copy of an environment whose LD_PRELOAD does not name this library, if this process's root folder does
+/// not have the library. With the name the dynamic linker would report an error on the new program's standard
+/// error. Returns `None` if the environment can stay unchanged.
 ///
 /// # Safety
 /// Same as [`at_path`].
 unsafe fn without_library(environment: *const *const c_char) -> Option<Environment> {
     let library = LIBRARY.get()?;
-    // Before the fault handler is in place, a bad pointer would kill the process. libc's own list has no bad
-    // pointers.
+    // Until Sovia's fault handler is in place, a bad pointer would kill the process. libc's own `environ` has no
+    // bad pointers.
     if !may_look() && environment != inherited_environment() {
         return None;
     }
-    // SAFETY: the caller passes a list of strings that ends with null, or null.
+    // SAFETY: the caller passes a list of C strings that ends with a null pointer, or null.
     let (place, value) = unsafe { preloaded(environment) }?;
     let is_library = |name: &[u8]| name == library.to_bytes();
     if !names(&value).any(is_library) || call::exists(library) {
@@ -246,14 +251,14 @@ unsafe fn without_library(environment: *const *const c_char) -> Option<Environme
     let mut preload = Value::from_slice(LD_PRELOAD);
     preload.extend_from_slice(&others.join(&b':'));
     preload.push(0);
-    // SAFETY: `preloaded` has found a variable in `environment`, so this is a list of C strings that ends with
-    // null.
+    // SAFETY: `preloaded` has found a variable in `environment`, so `environment` is not null. Then the caller
+    // guarantees a list of C strings that ends with a null pointer.
     let list = unsafe { variables(environment) }.chain([core::ptr::null()]);
     Some(Environment { variables: list.collect(), place, preload })
 }
 
-/// Calls `start` with the environment for a new program. Removes this library from the environment if this
-/// process's root folder does not have the library.
+/// Calls `start` with an environment for a new program. If this process's root folder does not have this library,
+/// removes the library's name from LD_PRELOAD in this environment.
 ///
 /// # Safety
 /// Same as [`at_path`].
@@ -261,7 +266,7 @@ pub(crate) unsafe fn in_this_root<R>(
     environment: *const *const c_char,
     start: impl FnOnce(*const *const c_char) -> R,
 ) -> R {
-    // SAFETY: the caller passes a list of strings that ends with null, or null.
+    // SAFETY: the caller passes a list of C strings that ends with a null pointer, or null.
     match unsafe { without_library(environment) } {
         Some(mut own) => start(own.list()),
         None => start(environment),
@@ -320,7 +325,8 @@ hooks! {
         real!()(command)
     }
 
-    /// Commands in `text` run in child processes, which inherit descriptors.
+    /// Prepares for child processes, because libc runs commands in `text` in child processes that inherit
+    /// descriptors.
     fn wordexp(text: *const c_char, words: *mut c_void, flags: c_int) -> c_int {
         fallback::before_spawn();
         real!()(text, words, flags)
@@ -336,8 +342,9 @@ hooks! {
     }
 }
 
-// Variadic functions, which Rust cannot define. Each function calls a preparation with the first argument. Then the
-// function jumps to the real function, with all registers and the stack unchanged.
+// Defines hooks of variadic functions in assembly, because Rust cannot define variadic functions. Each hook calls a
+// preparation with its first argument. Then the hook jumps to the real function, with all argument registers and
+// the stack unchanged.
 macro_rules! variadic {
     ($($name:ident after $prepare:ident),*) => {
         $(
@@ -348,7 +355,7 @@ macro_rules! variadic {
                 core::arch::naked_asm!(
                     "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9",
                     "push rax",
-                    // Floating-point arguments.
+                    // Save the registers of floating-point arguments.
                     "sub rsp, 128",
                     "movups [rsp], xmm0", "movups [rsp + 16], xmm1",
                     "movups [rsp + 32], xmm2", "movups [rsp + 48], xmm3",
@@ -403,7 +410,7 @@ macro_rules! variadic {
             $(pub(super) static $name: AtomicUsize = AtomicUsize::new(0);)*
         }
 
-        /// Looks up the real functions, to which the trampolines jump.
+        /// Looks up the real functions to which the variadic hooks jump.
         pub(crate) fn resolve_variadic() {
             use core::sync::atomic::Ordering;
             $(
@@ -438,8 +445,8 @@ extern "C" fn before_leaving() {
     }
 }
 
-/// Prepares an exec by a variadic function, which jumps to libc. A failed exec does not return here, so nothing
-/// undoes the preparation.
+/// Prepares an exec by a variadic function. The variadic hook jumps to libc and does not return here. So nothing
+/// undoes the preparation if the exec fails.
 extern "C" fn before_exec() {
     let _ = fallback::before_exec(|| Target::Unknown).map(core::mem::forget);
 }

@@ -6,9 +6,9 @@ use sovia_calls::descriptors::created;
 use sovia_sockets::table::{self, Entry};
 
 hooks! {
-    /// Makes a system call by number. Reports that the kernel has no io_uring, unless the user allows io_uring: its
-    /// operations would pass every hook. Programs with their own system call instructions do not come here. Six
-    /// arguments are enough for every system call.
+    /// Makes a system call by number. Unless the user allows io_uring, reports that the kernel has none, because
+    /// operations of io_uring bypass the hooks. System calls that a program makes without libc bypass this hook.
+    /// Six arguments are enough for every system call.
     fn syscall(
         number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long,
     ) -> c_long {
@@ -24,10 +24,10 @@ hooks! {
     }
 }
 
-/// Handles the calls that would otherwise pass the hooks. `kernel` makes the real call.
+/// Passes a system call to the hook of the same function, if there is one. `kernel` makes the real system call.
 ///
 /// # Safety
-/// The arguments must be valid for that system call.
+/// The arguments must be valid for the system call `number`.
 pub(crate) unsafe fn system_call(
     number: c_long,
     [a, b, c, d, e, f]: [c_long; 6],
@@ -101,7 +101,7 @@ pub(crate) unsafe fn system_call(
     let replaces = number == libc::SYS_dup3;
     #[cfg(target_arch = "x86_64")]
     let replaces = replaces || number == libc::SYS_dup2;
-    // The call may replace or return a descriptor that is on record, even if `fd` is not.
+    // The call may replace or return another descriptor that is in the table, even if `fd` is not in the table.
     let numbered = matches!(number, libc::SYS_dup | libc::SYS_fcntl | libc::SYS_recvmsg);
     if !replaces
         && !numbered

@@ -1,4 +1,4 @@
-//! Words that the dynamic linker makes read-only after relocation (PT_GNU_RELRO).
+//! Memory of an object that the dynamic linker makes read-only after relocation (PT_GNU_RELRO).
 
 use core::ops::Range;
 use libc::{c_int, c_void, dl_phdr_info};
@@ -6,7 +6,7 @@ use sovia_sync::{Held, RobustLock};
 
 use crate::tables::headers;
 
-/// Held while pages are writable.
+/// Lock that a [`Writable`] holds while its pages are writable.
 static WRITING: RobustLock = RobustLock::new();
 
 /// Returns the range of an object that the linker makes read-only. The range may be empty.
@@ -17,7 +17,8 @@ pub(crate) fn of(info: &dl_phdr_info) -> Range<usize> {
     })
 }
 
-/// Read-only pages that are writable while this value lives.
+/// Read-only pages that are writable while this value exists. When this value is dropped, the pages become
+/// read-only again.
 #[derive(Debug)]
 pub(crate) struct Writable {
     pages: Range<usize>,
@@ -25,14 +26,16 @@ pub(crate) struct Writable {
 }
 
 impl Writable {
-    /// Makes the pages of `read_only` writable, a range from [`of`]. Returns `None` if the kernel refuses.
+    /// Makes the pages in the range `read_only` writable, which comes from [`of`]. Returns `None` if the kernel
+    /// refuses.
     pub(crate) fn begin(read_only: &Range<usize>) -> Option<Writable> {
         // SAFETY: `sysconf` takes only a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        // The linker makes whole pages read-only, all pages of an object at once.
+        // The linker makes only whole pages read-only, and all pages of an object at once.
         let pages = read_only.start & !(page - 1)..read_only.end & !(page - 1);
         let writing = WRITING.guard();
-        // If the kernel refuses a later page, dropping this value makes the first pages read-only again.
+        // If the kernel makes only some pages writable and refuses the others, the drop of this value makes all
+        // pages read-only again.
         let writable = Writable { pages, _writing: writing };
         protect(&writable.pages, libc::PROT_READ | libc::PROT_WRITE).then_some(writable)
     }

@@ -1,9 +1,10 @@
-//! The real functions, which the hooks replace.
+//! The real functions of libc, which the hooks replace.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Next definition of a symbol after this library's, looked up once.
+/// The real function with a given name: the next definition of the symbol after this library's. It is looked up
+/// once.
 pub(crate) struct Real {
     name: &'static CStr,
     address: AtomicUsize,
@@ -23,7 +24,7 @@ impl Real {
         }
     }
 
-    /// Returns an address that can always be called: the function's, or that of `missing`.
+    /// Returns the function's address, or the address of `missing` if no library defines the function.
     #[inline]
     pub(crate) fn callable(&self) -> usize {
         match self.address() {
@@ -32,8 +33,8 @@ impl Real {
         }
     }
 
-    /// Looks the symbol up. [`resolve_all`] does so for all symbols at the start, because `dlsym` allocates memory
-    /// and takes the loader's lock.
+    /// Looks up the symbol and stores its address. [`resolve_all`] calls this for all symbols at the start, because
+    /// a later `dlsym` would allocate memory and take the loader's lock.
     #[cold]
     pub(crate) fn resolve(&self) -> usize {
         // SAFETY: the name is a C string, and glibc defines the pseudo handle.
@@ -43,8 +44,9 @@ impl Real {
     }
 }
 
-/// Defines hooks. In a hook's body, `real!()` is the real function. If this libc lacks the function, `real!()`
-/// fails with ENOSYS. `later!()` is a closure that calls the real function, for `sovia_calls`.
+/// Defines hooks. In a hook's body, `real!()` is the real function. If this libc lacks the function, a call of
+/// `real!()` fails with ENOSYS. `later!()` is a closure that calls the real function. Functions of `sovia_calls`
+/// take such a closure.
 macro_rules! hooks {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {
         pub(crate) mod reals {
@@ -67,14 +69,14 @@ macro_rules! hooks {
                 #[allow(unused_macros)]
                 macro_rules! real {
                     () => {
-                        // The address is that of the function with this name and C signature, or that of `missing`,
-                        // which takes no arguments.
+                        // The address is that of the function with this name and C signature, or that of `missing`.
+                        // `missing` reads no arguments.
                         core::mem::transmute::<usize, unsafe extern "C" fn($($ty),*) -> $ret>(
                             reals::$name.callable(),
                         )
                     };
                 }
-                // A closure that looks the real function up when it runs.
+                // A closure that looks up and calls the real function when it runs.
                 #[allow(unused_macros)]
                 macro_rules! later {
                     () => { |$($arg: $ty),*| real!()($($arg),*) };

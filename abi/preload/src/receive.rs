@@ -7,8 +7,8 @@ use sovia_calls::descriptors::received;
 use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::table;
 
-/// Records the descriptors that have come with a message on `channel`. With MSG_PEEK, the descriptors stay in the
-/// channel, and another process may receive them later. The channel then counts as unknown (-1).
+/// Records the descriptors that have arrived with a message on `channel`. After a receive with MSG_PEEK, another
+/// process may receive the same descriptors from the channel. Then this function records -1, an unknown channel.
 unsafe fn arrived(channel: c_int, msg: *const msghdr, how: c_int) {
     let channel = if how & libc::MSG_PEEK == 0 { channel } else { -1 };
     // SAFETY: the kernel has just filled in the caller's message. The walk stays within the control messages that

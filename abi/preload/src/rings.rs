@@ -1,8 +1,8 @@
-//! Hooks for io_uring. The operations of a ring pass every hook. So programs get the answer of a kernel without
+//! Hooks for io_uring. The operations of a ring bypass the hooks. So these hooks answer like a kernel without
 //! io_uring, unless the user allows io_uring.
 //!
-//! [`crate::raw`] refuses the calls through libc's `syscall`. liburing has its own system call instruction, in
-//! functions that it exports.
+//! [`crate::raw`] refuses the calls through libc's `syscall`. liburing does not call libc's `syscall`: it exports
+//! functions with a system call instruction. This module hooks these functions.
 
 use libc::{c_int, c_uint, c_void, size_t};
 use sovia_sockets::config::io_uring_allowed;

@@ -1,7 +1,8 @@
-//! Hooks for signal dispositions and masks. The program sees its own dispositions and masks. The kernel gets
-//! handlers that wait for the end of critical sections ([`sovia_signal::chain`]).
+//! Hooks for signal dispositions and masks. The program sees the dispositions and masks that it has set. The kernel
+//! gets Sovia's handler, which calls the program's handler after the end of a critical section
+//! ([`sovia_signal::chain`]).
 //!
-//! As in libc, the older functions use `sigaction`.
+//! As in libc, the hooks of older functions, such as `signal`, call the hook of `sigaction`.
 
 use crate::set_errno;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use sovia_sockets::process::is_borrowed;
 /// Value by which `sigset` blocks a signal (`SIG_HOLD`).
 const SIG_HOLD: sighandler_t = 2;
 
-/// Signals whose handlers `signal` installs without SA_RESTART (`siginterrupt`), one bit each.
+/// Signals, one bit each, for which the program has called `siginterrupt`. `signal` installs their handlers without
+/// SA_RESTART.
 static INTERRUPTS: AtomicU64 = AtomicU64::new(0);
 
 fn bit(signal: c_int) -> u64 {
@@ -25,14 +27,15 @@ fn is_signal(signal: c_int) -> bool {
     (1..=64).contains(&signal)
 }
 
-/// Passes libc's `sigaction` to [`chain`]. Runs at the first call of a hook: a library's constructor may run before
-/// this library's.
+/// Passes libc's `sigaction` to [`chain`]. The first call of a hook runs this function, because the constructor of
+/// another library may call a hook before this library's constructor runs.
 pub(crate) fn start() {
     // SAFETY: the address is that of libc's `sigaction`, which has this type.
     let real =
         unsafe { core::mem::transmute::<usize, chain::Sigaction>(reals::sigaction.callable()) };
     chain::start(real);
-    // If exec leaves these signals blocked, a bad address would kill the process.
+    // If this process has inherited a mask that blocks the signals of memory faults, a bad address would kill the
+    // process.
     let mut inherited = 0u64;
     kernel_mask(libc::SIG_BLOCK, None, Some(&mut inherited));
     if inherited & chain::MEMORY_FAULTS != 0 {
@@ -52,7 +55,8 @@ fn action(
     if chain::change(signal, new, old, is_other_process()) { 0 } else { -1 }
 }
 
-/// Returns true in a child of vfork, which has its own dispositions.
+/// Returns true in a child of vfork. The child has its own dispositions, but shares this library's memory with its
+/// parent.
 fn is_other_process() -> bool {
     sovia_sockets::process::owner() != 0 && is_borrowed()
 }
@@ -88,7 +92,8 @@ fn bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
     set_handler(signal, handler, flags, bit(signal.max(1)))
 }
 
-/// Implements `signal` with System V's meaning: the handler runs once, and the signal is not blocked meanwhile.
+/// Implements `signal` with System V's meaning: the handler runs once, and the signal is not blocked while the
+/// handler runs.
 fn system_v(signal: c_int, handler: sighandler_t) -> sighandler_t {
     const SA_INTERRUPT: c_int = 0x2000_0000;
     set_handler(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER | SA_INTERRUPT, 0)
@@ -261,11 +266,11 @@ hooks! {
     }
 }
 
-/// Handles `rt_sigaction` and `rt_sigprocmask` by number, for programs that call libc's `syscall`. Returns `None`
-/// if the kernel must answer the call.
+/// Handles the system calls `rt_sigaction` and `rt_sigprocmask` of programs that call libc's `syscall`. Returns
+/// `None` if the caller must make the real system call.
 ///
 /// # Safety
-/// The arguments must be valid for that system call.
+/// The arguments must be valid for the system call `number`.
 pub(crate) unsafe fn system_call(
     number: c_long,
     [a, b, c, d, _, _]: [c_long; 6],
@@ -289,8 +294,8 @@ pub(crate) unsafe fn system_call(
                     if let Some(bits) = bits {
                         chain::believe(a as c_int, bits);
                     }
-                    // The kernel has just stored its mask here. This code adds the fault signals that the program
-                    // has blocked.
+                    // The kernel has just stored its mask in `old`. This code adds the signals of memory faults
+                    // that the program has blocked.
                     if let Ok(Some(shown)) = take_if(old) {
                         let _ = give(old, shown | believed);
                     }
@@ -320,7 +325,8 @@ struct Kernel {
 /// `new` and `old` must be null, or belong to the program. Their memory may be unmapped.
 unsafe fn kernel_action(signal: c_int, new: *const Kernel, old: *mut Kernel) -> Option<c_long> {
     if !is_signal(signal) || (32..=33).contains(&signal) {
-        // libc's own signals, which `sigaction` refuses.
+        // libc reserves signals 32 and 33 for itself, and its `sigaction` refuses them. The kernel must answer the
+        // call.
         return None;
     }
     // SAFETY: the program owns the memory, and every bit pattern is a valid `Kernel`. A mask begins with its first
@@ -337,7 +343,8 @@ unsafe fn kernel_action(signal: c_int, new: *const Kernel, old: *mut Kernel) -> 
                 restorer: before.sa_restorer.map_or(core::ptr::null_mut(), |f| f as *mut c_void),
                 mask: (&raw const before.sa_mask).cast::<u64>().read(),
             };
-            // Even if the old disposition cannot be stored, the new one stays, as in the kernel.
+            // If the old disposition cannot be stored, the call fails but the new disposition stays, as in the
+            // kernel.
             if let Err(error) = give(old, shown) {
                 set_errno(error);
                 return Some(-1);

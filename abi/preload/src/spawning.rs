@@ -1,4 +1,5 @@
-//! Hooks for posix_spawn. File actions can give a child descriptors, even close-on-exec ones.
+//! Hooks for posix_spawn. By file actions a program can pass descriptors to a child, even descriptors with
+//! close-on-exec.
 
 use crate::process::in_this_root;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +8,19 @@ use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::table;
 
-/// Number of descriptors that `GIVEN` covers. A connection with a higher descriptor moves to TCP when the program
-/// adds the descriptor to file actions.
+/// Number of descriptors for which `GIVEN` has a bit. A connection with a higher descriptor moves to TCP as soon as
+/// the program adds the descriptor to file actions.
 const NUMBERS: usize = 1 << 16;
 
 sovia_sys::tables! {
-    /// Descriptors that the program has put into file actions for a duplicate, one bit each. Only libc knows which
-    /// actions. If too many connections move to TCP, this does no harm.
+    /// Descriptors, one bit each, whose duplicates the program has requested in any file actions. Only libc knows
+    /// which file actions contain a descriptor. So more connections than necessary may move to TCP, which does no
+    /// harm.
     static GIVEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 }
 
-/// Records that a child will get a duplicate of `fd`. `fd` may be another connection when the child starts.
+/// Records that a child may get a duplicate of `fd`. When a child starts, [`before_spawn`] moves the connection of
+/// `fd` to TCP. By then `fd` may belong to another connection.
 fn given(fd: c_int) {
     match usize::try_from(fd) {
         Ok(number) if number < NUMBERS => {

@@ -49,7 +49,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// Relocations of an object, with their symbols.
+/// Relocations of an object, with the symbols to which they refer.
 pub(crate) struct Table {
     base: usize,
     symbols: *const Elf64_Sym,
@@ -58,13 +58,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Reads the table of an object at `base`, with the dynamic section at `dynamic`. Returns `None` if the object
-    /// has no symbols.
+    /// Reads the relocations of an object that is loaded at `base` and has its dynamic section at `dynamic`.
+    /// Returns `None` if the object has no symbols.
     ///
     /// # Safety
     /// The object must stay loaded as long as the result lives.
     pub(crate) unsafe fn read(base: usize, dynamic: usize) -> Option<Table> {
-        // The linker has replaced offsets by addresses, unless the section is read-only.
+        // In a writable dynamic section, the linker has replaced offsets by addresses. In a read-only section, it
+        // has not.
         let address = |value: usize| if value < base { base + value } else { value };
         let [mut symbols, mut names, mut all, mut all_bytes, mut calls, mut calls_bytes] = [0; 6];
         let mut entry = dynamic as *const Dynamic;
@@ -112,8 +113,9 @@ impl Table {
         self.names.wrapping_add(symbol.st_name as usize)
     }
 
-    /// Calls `each` for each word that holds the address of another object's function. Passes the word, the
-    /// function's name, and true if the linker may bind the function at its first call.
+    /// Calls `each` for each word of the object in which the linker stores the address of another object's
+    /// function. The arguments are the word, the function's name, and true if the linker may store the address only
+    /// at the first call.
     ///
     /// # Safety
     /// The object must stay loaded during the call.

@@ -1,10 +1,9 @@
-//! The tables by which libc's streams read, write and close.
+//! The tables of functions by which libc's streams read, write and close.
 //!
-//! A stream of libc calls the kernel through a table of functions, past every hook. The tables are
-//! `_IO_file_jumps`, and similar ones for wide characters, mapped files and pipes. libc accepts only its own
-//! tables, in its read-only data. So this module replaces three functions in these tables, before the program's
-//! code runs.
-//! program's code runs.
+//! A stream of libc calls the kernel through a table of functions, and not through the hooks. One table is
+//! `_IO_file_jumps`. Similar tables are for wide characters, mapped files and pipes. All tables lie in libc's
+//! read-only data, and libc accepts no other tables. So this module replaces three functions in these tables,
+//! before the program's own code runs.
 
 use super::stream;
 use crate::read_only::{self, Writable};
@@ -14,11 +13,12 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{FILE, c_int, c_void, dl_phdr_info, size_t};
 
-/// Function in the tables.
+/// Function that this module replaces in the tables.
 struct Entry {
     /// libc's own name for the function.
     name: &'static CStr,
-    /// Index in a table. Old programs depend on this index, so every glibc for the processor has the same.
+    /// Index of the function in a table. Every glibc for the processor has the same index, because old programs
+    /// depend on it.
     place: usize,
     libcs: AtomicUsize,
 }
@@ -33,29 +33,29 @@ impl Entry {
     }
 }
 
-/// Returns libc's function, which the tables had for reading.
+/// Returns libc's own function for reading, which the tables had before [`replace`].
 pub(super) fn libcs_read() -> unsafe extern "C" fn(*mut FILE, *mut c_void, isize) -> isize {
     // SAFETY: the address is that of `_IO_file_read`, which has this signature. Only the replacement calls this
     // function, after [`replace`] has stored the address.
     unsafe { core::mem::transmute(READ.libcs.load(Ordering::Relaxed)) }
 }
 
-/// Returns libc's function, which the tables had for writing.
+/// Returns libc's own function for writing, which the tables had before [`replace`].
 pub(super) fn libcs_write() -> unsafe extern "C" fn(*mut FILE, *const c_void, isize) -> isize {
     // SAFETY: the address is that of `_IO_file_write`, which has this signature. Only the replacement calls this
     // function, after [`replace`] has stored the address.
     unsafe { core::mem::transmute(WRITE.libcs.load(Ordering::Relaxed)) }
 }
 
-/// Returns libc's function, which the tables had for closing.
+/// Returns libc's own function for closing, which the tables had before [`replace`].
 pub(super) fn libcs_close() -> unsafe extern "C" fn(*mut FILE) -> c_int {
     // SAFETY: the address is that of `_IO_file_close`, which has this signature. Only the replacement calls this
     // function, after [`replace`] has stored the address.
     unsafe { core::mem::transmute(CLOSE.libcs.load(Ordering::Relaxed)) }
 }
 
-/// Replaces the functions in all tables. Returns false if this libc has other tables, or if the tables cannot be
-/// written. Streams of such a libc pass the hooks.
+/// Replaces the three functions in all tables. Returns false if this libc has other tables, or if the tables cannot
+/// be written. In this case libc's streams bypass the hooks.
 pub(super) fn replace() -> bool {
     let entries = [
         (&READ, stream::read as *const () as usize),
@@ -91,14 +91,14 @@ fn find(name: &CStr) -> usize {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
-/// Returns a word of a table, or `None` if `table` is 0.
+/// Returns the word with index `place` of a table, or `None` if `table` is 0.
 fn word(table: usize, place: usize) -> Option<usize> {
     // SAFETY: each table has 21 words, and `place` is at most 17.
     (table != 0).then(|| unsafe { (table as *const usize).add(place).read() })
 }
 
-/// Returns the read-only range of the object that contains the table: first in whole words, then as the linker
-/// states the range.
+/// Returns the read-only range of the object that contains the table, twice. The first result has whole words only.
+/// The second result is the range that the object's program header states.
 fn data_around(table: usize) -> Option<(Range<usize>, Range<usize>)> {
     struct Asked {
         table: usize,

@@ -1,5 +1,6 @@
-//! stdio on connections. libc's streams carry the bytes, also the standard streams ([`jump_tables`]). This module
-//! has hooks for functions that print to a descriptor without a stream, or that take a stream's descriptor away.
+//! stdio on connections. libc's streams, including the standard streams, call the hooks through changed tables
+//! ([`jump_tables`]). This module has hooks for functions that print to a descriptor without a stream, and for
+//! functions that close a stream's descriptor.
 
 mod jump_tables;
 mod print;
@@ -14,22 +15,23 @@ use sovia_sockets::process::is_borrowed;
 use sovia_sockets::table::{self, Entry};
 use sovia_sockets::{config, ops};
 
-/// Replaces the functions of libc's streams. Runs before the program's own code.
+/// Replaces the functions of libc's streams. The library's constructor calls this function, before the program's
+/// own code runs.
 pub(crate) fn start() {
     if !jump_tables::replace() {
         config::has_strange_streams();
     }
 }
 
-/// Moves the connection of `fd` to TCP, before libc reads or writes `fd` past every hook.
+/// Moves the connection of `fd` to TCP, before libc reads or writes `fd` without calling a hook.
 pub(crate) extern "C" fn before_libc(fd: c_int) {
     if let Some(at) = table::conn(fd) {
         fallback::now(fd, at, Cause::Call);
     }
 }
 
-/// Prepares a stream for the loss of its descriptor. `pclose` closes the descriptor: a connection may have taken
-/// the pipe's number. `freopen` opens another file under the same number.
+/// Flushes a stream and closes the connection that has the stream's descriptor number. Call this before `pclose`,
+/// which closes the descriptor, and before `freopen`, which opens another file with the same number.
 ///
 /// # Safety
 /// The stream must be open, or null.
@@ -52,10 +54,11 @@ unsafe extern "C" {
     fn fwide(file: *mut FILE, mode: c_int) -> c_int;
 }
 
-/// Set if libc also prints log messages (LOG_PERROR). libc prints past every hook.
+/// Set if libc also prints log messages to the standard error (LOG_PERROR). libc prints them without calling a
+/// hook.
 static LOGS_ARE_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Prepares the standard error for a log message.
+/// Moves the standard error's connection to TCP, if libc is about to print a log message there.
 pub(crate) extern "C" fn before_log(_: c_int) {
     if LOGS_ARE_PRINTED.load(Ordering::Relaxed) {
         before_libc(libc::STDERR_FILENO);
@@ -68,8 +71,9 @@ hooks! {
         real!()(file)
     }
 
-    /// libc prints to a duplicate of the descriptor, so that the stream's orientation (bytes or wide characters)
-    /// stays open.
+    /// Prints a message to a connection by Sovia's own code, if `stderr` has no orientation yet (bytes or wide
+    /// characters). In this case libc would print through a duplicate of the descriptor, to leave the orientation
+    /// open.
     fn perror(text: *const c_char) -> () {
         let number = errno();
         let fd = if stderr.is_null() { -1 } else { libc::fileno(stderr) };

@@ -1,4 +1,4 @@
-//! Prints to a connection without a stream.
+//! Prints text to a descriptor of a connection, without a stream of libc.
 
 use super::stream::write_all;
 use core::ffi::CStr;
@@ -6,14 +6,13 @@ use core::mem::MaybeUninit;
 use core::ptr::copy_nonoverlapping;
 use libc::{c_char, c_int, c_void, size_t};
 
-/// A `va_list`, which functions get by address.
+/// Memory of a `va_list`. Functions get the address of a `va_list`.
 #[cfg(target_arch = "x86_64")]
 type Arguments = [u64; 3];
 #[cfg(target_arch = "aarch64")]
 type Arguments = [u64; 4];
 
-/// Length up to which a text is formatted on the stack, in bytes. A signal handler must not wait for malloc's locks
-/// when it prints.
+/// Maximum length of a text that is formatted on the stack, in bytes. A longer text needs memory from the heap.
 const SHORT: usize = 1024;
 
 unsafe extern "C" {
@@ -67,12 +66,13 @@ pub(super) unsafe fn formatted(
         return if len < 0 { len } else { all_written(short.as_ptr(), len) };
     }
     let mut long = Vec::<c_char>::with_capacity(len as usize + 1);
-    // Another thread may have changed the printed values.
+    // The second text may be longer, if another thread has changed the printed values.
     let len = format_to(long.as_mut_ptr(), long.capacity()).min(len);
     if len < 0 { len } else { all_written(long.as_ptr(), len) }
 }
 
-/// Prints the text of `perror` for an error. Ignores a failed write, which `perror` cannot report.
+/// Prints the line that `perror` prints for the error `number`. Ignores a failed write, because `perror` cannot
+/// report errors.
 ///
 /// # Safety
 /// `text` must be null, or a C string.

@@ -1,5 +1,4 @@
-//! Functions of libc's streams for reading, writing and closing. In libc's tables these functions replace libc's
-//! own.
+//! Functions by which libc's streams read, write and close. They replace libc's own functions in libc's tables.
 
 use super::jump_tables;
 use libc::{FILE, c_char, c_int, c_void};
@@ -22,15 +21,15 @@ const _: () = assert!(core::mem::offset_of!(Stream, fileno) == 112);
 const _: () = assert!(core::mem::offset_of!(Stream, lock) == 136);
 const _: () = assert!(core::mem::offset_of!(Stream, offset) == 144);
 
-/// Flag of a stream with an error (`_IO_ERR_SEEN` of the same header).
+/// Flag of a stream with an error (`_IO_ERR_SEEN` in glibc's bits/types/struct_FILE.h).
 const ERROR: c_int = 0x20;
 
-/// Returns true if the hooks must handle a descriptor.
+/// Returns true if a stream must call the hooks for the descriptor `fd`.
 pub(super) fn is_ours(fd: c_int) -> bool {
     !matches!(table::get(fd), Entry::Foreign) || table::is_noted_tcp(fd)
 }
 
-/// Returns the stream's descriptor, if the hooks must handle this descriptor.
+/// Returns the stream's descriptor, if the stream must call the hooks for it.
 ///
 /// # Safety
 /// The stream must be open.

@@ -1,10 +1,10 @@
-//! `dprintf` and `__dprintf_chk`. Rust cannot define variadic functions, so these are in assembly and make a
-//! `va_list`.
+//! `dprintf` and `__dprintf_chk`. Rust cannot define variadic functions, so these functions are written in
+//! assembly.
 
 use super::{__vdprintf_chk, vdprintf};
 
-/// Defines a variadic function, whose named arguments are in the first registers. The function calls `$by_list`
-/// with the named arguments, and then a `va_list` with the others.
+/// Defines a variadic function, whose `$named` named arguments are in the first registers. The function calls
+/// `$by_list` with the named arguments and with a `va_list` of the other arguments.
 macro_rules! with_list {
     ($name:ident calls $by_list:ident, $named:literal arguments, $x86:literal, $arm:literal) => {
         #[cfg_attr(not(test), unsafe(no_mangle))]

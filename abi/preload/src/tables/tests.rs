@@ -3,7 +3,8 @@ use core::ffi::CStr;
 use libc::{c_int, c_void, size_t};
 use std::collections::BTreeMap;
 
-/// Returns the functions in the test program's table by name, with the addresses that the linker has stored.
+/// Returns the names of the functions in the test program's relocations, each with the address that the linker has
+/// stored.
 fn own_table() -> BTreeMap<String, usize> {
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, found: *mut c_void) -> c_int {
         // SAFETY: `info` is the linker's description of the first object, the program. `found` is the variable

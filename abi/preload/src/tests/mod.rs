@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Time limit for every wait of a test.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Starts the library like the constructor, but ignores the system's rules and the environment.
+/// Starts the library as its constructor does, but ignores the system's rules and the environment.
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
@@ -45,7 +45,7 @@ fn calls_of_libc_by_the_test_program_reach_libc() {
 /// Makes a system call through the hook of `syscall`.
 pub(crate) fn by_number((number, [a, b, c, d, e, f]): Call) -> Answer {
     let [a, b, c, d, e, f] = [a, b, c, d, e, f].map(|argument| argument as c_long);
-    // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
+    // SAFETY: the tests pass addresses within a `Scratch`, or addresses that the call must refuse.
     of_c(|| unsafe { crate::raw::syscall(number, a, b, c, d, e, f) as isize })
 }
 

@@ -1,5 +1,5 @@
-//! Tests that a function under each of its names does what libc's function does: fortified, aliased, 64-bit and
-//! variadic ones.
+//! Tests hooks under all names of a function: fortified, aliased, 64-bit and variadic names. Each hook must do what
+//! libc's function does.
 
 use super::kernel::{Scratch, of_c};
 use super::{Pair, close, pipe, start};
@@ -36,7 +36,7 @@ impl Drop for Sources {
     }
 }
 
-/// Runs `call` in a child, and returns the signal that ends it.
+/// Runs `call` in a child, and returns the signal that ends the child.
 fn signal_of<R>(call: impl FnOnce() -> R) -> Option<c_int> {
     // SAFETY: `call` only makes calls that are allowed in the child of a process with threads, or aborts.
     unsafe {
@@ -109,7 +109,7 @@ fn fortified_polls_take_lists_that_fit_in_the_object() {
         unsafe {
             assert_eq!(poll::__poll_chk(at, 2, 0, size), 2);
             assert_eq!(poll::__ppoll_chk(at, 2, none.0, none.1, size), 2);
-            // Part of an entry after the list does not count.
+            // A size that ends within the second entry is enough for one entry.
             assert_eq!(poll::__poll_chk(at, 1, 0, size - 1), 1);
         }
         assert!(list.iter().all(|entry| entry.revents == libc::POLLIN), "{list:?}");
@@ -286,7 +286,7 @@ fn each_open_passes_the_mode_of_a_new_file_on() {
         ("__open64_nocancel", creating::__open64_nocancel),
     ];
     for (name, open) in opens {
-        // libc exports some of these names only for itself.
+        // libc may export these names only to its own libraries. Then the call fails with ENOSYS.
         // SAFETY: the path is a C string.
         let fd = unsafe { open(path.as_ptr(), HOW, 0o400) };
         if fd < 0 && name.ends_with("nocancel") {

@@ -4,7 +4,7 @@ use super::kernel::{Call, Case, Differences, Scratch, closed_number, kernel};
 use super::{Pair, by_number, start};
 use libc::{c_int, c_long, pollfd};
 
-/// Makes each call twice, on the same descriptor.
+/// Makes each call by the kernel and through the hook, on the same descriptor. Compares the results.
 fn compare(calls: &[Case], fd: c_int) {
     start();
     let mut scratch = Scratch::new();
@@ -15,8 +15,8 @@ fn compare(calls: &[Case], fd: c_int) {
     differences.assert_none();
 }
 
-/// Makes each call on an end of a TCP connection without Sovia, and on an end of an accelerated one. Both ends have
-/// unread bytes.
+/// Makes each call on an end of a TCP connection without Sovia, and on an end of an accelerated connection. Each of
+/// these two ends has unread bytes.
 fn compare_accelerated(calls: &[Case]) {
     let pairs = [Pair::of_kernel(), Pair::accelerated()];
     let mut scratch = Scratch::new();
@@ -33,7 +33,7 @@ fn compare_accelerated(calls: &[Case]) {
     differences.assert_none();
 }
 
-/// System calls whose first argument is a descriptor. On a closed descriptor, none waits or changes anything.
+/// System calls whose first argument is a descriptor. With a closed descriptor, no call waits or changes anything.
 const OF_DESCRIPTORS: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -115,8 +115,7 @@ fn an_unknown_number_is_enosys() {
 #[test]
 fn all_six_arguments_reach_the_kernel() {
     start();
-    // A lost argument changes the result: the pages would have no access rights, belong to a file, or lie
-    // elsewhere.
+    // If an argument is lost, the mapping has no access rights, belongs to a file, or lies at another address.
     let page = Scratch::new();
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as usize;
     let access = libc::PROT_READ as usize;
@@ -228,7 +227,8 @@ fn waits_take_masks_and_time_outs_as_the_kernel_does_on_an_accelerated_connectio
     compare_accelerated(WAITS);
 }
 
-/// Returns the time left after a wait of 30 seconds in which a descriptor is ready at once, in nanoseconds.
+/// Makes a call with a time-out of 30 seconds on a descriptor that is ready. Returns the time left that the call
+/// stores, in nanoseconds.
 fn time_left(fd: c_int, call: fn(&mut Scratch, c_int, usize) -> Call) -> i64 {
     let mut scratch = Scratch::new();
     let time = scratch.put([30i64, 0]);

@@ -1,4 +1,4 @@
-//! Tests that dispositions and masks look like the kernel's.
+//! Tests that a program sees the same signal dispositions and masks as without Sovia.
 
 use super::kernel::{Differences, Scratch, of_c};
 use super::{by_number, start};
@@ -98,7 +98,7 @@ fn sigaction_shows_the_handler_that_was_set() {
 #[test]
 fn blocked_faults_are_shown_as_blocked_and_stay_unblocked() {
     start();
-    // Runs in a new thread, because the mask belongs to the thread.
+    // The test uses a new thread, because it changes the signal mask of its thread.
     thread::spawn(|| {
         let fault = 1u64 << (libc::SIGSEGV - 1);
         let wanted = fault | 1 << (libc::SIGURG - 1);

@@ -4,8 +4,8 @@ use super::kernel::{Scratch, kernel};
 use super::{Pair, by_number, start};
 use libc::c_long;
 
-/// Makes a call once for each of `places`, with a bad address at this place of `arguments`. A connection exists, so
-/// Sovia's fault handler is in place.
+/// Makes calls with a bad address as one of the `arguments`, and expects EFAULT. `places` are the indexes of the
+/// arguments to replace. A connection exists during the calls, so Sovia's fault handler is in place.
 fn assert_efault(number: c_long, arguments: [usize; 6], places: &[usize]) {
     start();
     let _pair = Pair::accelerated();
