@@ -5,7 +5,7 @@ use sovia_signal::access::{self, BadAddress};
 use sovia_signal::chain;
 use sovia_sockets::{Errno, Outcome};
 
-/// Returns the result of a libc function for an outcome. Sets `errno` if the outcome is an error.
+/// Converts an outcome to the return value of a libc function. Sets `errno` if the outcome is an error.
 #[inline]
 pub fn finish(outcome: Outcome) -> isize {
     match outcome {
@@ -43,10 +43,10 @@ pub fn is_bad<T>(pointer: *const T) -> bool {
     (pointer as usize) < 4096
 }
 
-/// Returns true if a function may read the program's structures before it knows that the call concerns Sovia.
-/// Returns false while a bad address would kill the process: until Sovia's fault handler is in place. The handler
-/// is in place before the process has a connection or an epoll instance on record. A process without Sovia's signal
-/// handlers may always read.
+/// Returns true if a function may read the program's structures for a call that may not concern Sovia. Until
+/// Sovia's fault handler is in place, the result is false, because a bad address would kill the process. The
+/// handler is in place before the table has a connection or an epoll instance. In a process that never gets Sovia's
+/// signal handlers, the result is true.
 #[inline]
 pub fn may_look() -> bool {
     !chain::is_started() || chain::is_guarding()
@@ -94,8 +94,8 @@ pub unsafe fn give<T: Copy>(to: *mut T, value: T) -> Result<(), Errno> {
     unsafe { access::store(to, value) }.map_err(|BadAddress| libc::EFAULT)
 }
 
-/// Copies the signal mask that a call sets while it waits. Removes the signals of memory faults from the mask, so
-/// that Sovia's fault handler keeps running.
+/// Copies the signal mask that a call uses while it waits. Removes the signals of memory faults from the copy,
+/// because they must reach Sovia's fault handler. Returns `None` for a null pointer.
 ///
 /// # Safety
 /// The program must own the memory, which may be unmapped.

@@ -7,15 +7,16 @@ use sovia_signal::access::{self, BadAddress};
 use sovia_signal::chain;
 use sovia_sys::{UserSlice, UserSliceMut};
 
-/// End of the addresses that a program can have, on every supported processor.
+/// Upper limit of a program's addresses on every supported processor.
 const USER_END: usize = 1 << 56;
 
-/// Maximum number of bytes that one call of the kernel moves (MAX_RW_COUNT, fs/read_write.c). The kernel shortens
-/// longer lengths: `recv` and `send` before they check the address, `read` and `write` afterwards.
+/// Maximum number of bytes that one call of the kernel moves (MAX_RW_COUNT, fs/read_write.c). The kernel cuts
+/// longer lengths to this number. `recv` and `send` do this before they check the buffer's address, `read` and
+/// `write` afterwards.
 pub const MOST: usize = 0x7fff_f000;
 
-/// Returns the program's buffer, which may be unmapped. Returns `None` for a range that the kernel refuses without
-/// an access.
+/// Returns the program's buffer of `len` bytes, which may be unmapped. Returns `None` for a range outside the
+/// program's addresses, which the kernel refuses without an access.
 ///
 /// # Safety
 /// Same as [`UserSliceMut::new`].
@@ -29,12 +30,13 @@ pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<UserSliceMut<'
     {
         return None;
     }
-    // SAFETY: the caller guarantees the contract of [`UserSliceMut::new`] for a longer or equal range.
+    // SAFETY: the caller guarantees the contract of [`UserSliceMut::new`] for `len` bytes, and the slice has at
+    // most `len` bytes.
     Some(unsafe { UserSliceMut::new(buf.cast(), len.min(MOST)) })
 }
 
-/// Reads a socket address of the program, and drops the bytes. The kernel reads an address even if the call then
-/// ignores the address.
+/// Checks that a socket address of the program can be read, as the kernel does even in a call that ignores the
+/// address.
 ///
 /// # Errors
 /// `EINVAL` if `len` is negative or longer than any address. `EFAULT` if the address cannot be read.
@@ -58,7 +60,7 @@ pub unsafe fn check_address(at: *const c_void, len: c_int) -> Result<(), c_int> 
 /// Maximum number of entries in a list of buffers.
 pub const IOV_MAX: usize = 1024;
 
-/// Decodes a list of buffers, with the checks that the kernel makes.
+/// Decodes a list of buffers, with the same checks as the kernel.
 ///
 /// # Errors
 /// `EINVAL` for more than [`IOV_MAX`] entries, or for a length that is negative as a signed number. `EFAULT` for a
@@ -81,7 +83,7 @@ where
     for i in 0..count {
         if i.is_multiple_of(FEW) {
             let n = FEW.min(count - i) * size_of::<iovec>();
-            // SAFETY: `entries` has room for `n` bytes, and the program owns the list.
+            // SAFETY: `entries` has room for `n` bytes, and the program owns the list of buffers.
             unsafe { access::copy(entries.as_mut_ptr().cast(), iov.wrapping_add(i).cast(), n) }
                 .map_err(|BadAddress| libc::EFAULT)?;
         }
@@ -108,7 +110,8 @@ where
 
 const FEW: usize = 8;
 
-/// Buffers of a call, as [`UserSlice`] or [`UserSliceMut`]. Up to `FEW` buffers need no allocation.
+/// List of a call's buffers, each a [`UserSlice`] or a [`UserSliceMut`]. A list of up to `FEW` buffers needs no
+/// allocation.
 pub struct Parts<T> {
     few: [T; FEW],
     many: Vec<T>,

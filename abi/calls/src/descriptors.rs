@@ -7,13 +7,14 @@ use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::table::{self, Entry};
 
-/// Returns true for a descriptor of Sovia's own, which the program does not know.
+/// Returns true for a descriptor that Sovia uses itself, and that the program does not know.
 fn is_private(fd: c_int) -> bool {
     matches!(table::get(fd), Entry::Private)
 }
 
-/// Forgets a table entry for `fd`, a new descriptor that the kernel has just returned. Returns `fd`. Such an entry
-/// means that the program closed an earlier `fd` past every hook. The entry's connection ends now.
+/// Drops a stale table entry for `fd`, a new descriptor that the kernel has just returned. Returns `fd`. A stale
+/// entry means that the program has closed an earlier descriptor `fd` without a hook. The connection of the stale
+/// entry ends now.
 #[inline]
 pub fn created(fd: c_int) -> c_int {
     if fd >= 0 && !table::is_blank(fd) {
@@ -22,8 +23,8 @@ pub fn created(fd: c_int) -> c_int {
     fd
 }
 
-/// Like [`created`], for a descriptor that has come in a message on `channel`. `fd` may be another descriptor of a
-/// connection that this process already has.
+/// Like [`created`], for a descriptor that has arrived in a message on `channel`. `fd` may be a second descriptor
+/// of a connection that this process already has.
 pub fn received(channel: c_int, fd: c_int) {
     created(fd);
     if is_borrowed() {
@@ -144,8 +145,8 @@ fn duplicated(fd: c_int, new: c_int) {
     replaced(fd, new);
 }
 
-/// Moves a connection to TCP before a child of vfork duplicates its descriptor: the table cannot follow the child's
-/// new descriptor.
+/// Moves the connection of `fd` to TCP, if a child of vfork is about to duplicate `fd`. The table cannot have an
+/// entry for the child's new descriptor.
 fn before_a_childs(fd: c_int) {
     if is_borrowed()
         && let Some(at) = table::conn(fd)
@@ -155,7 +156,7 @@ fn before_a_childs(fd: c_int) {
     }
 }
 
-/// Prepares for `dup2` and `dup3`: closes the connection that has the number `to`.
+/// Prepares a `dup2` or `dup3` of `fd` to `to`: closes the connection that has the descriptor `to`.
 fn before_replacing(fd: c_int, to: c_int) {
     before_a_childs(fd);
     // SAFETY: F_GETFD takes and returns numbers only.
@@ -171,7 +172,7 @@ fn replaced(fd: c_int, new: c_int) {
     }
 }
 
-/// Moves a connection to TCP before F_SETFL sets O_ASYNC: only the kernel raises SIGIO.
+/// Moves a connection to TCP before F_SETFL sets O_ASYNC, because only the kernel can raise SIGIO.
 fn configuring(fd: c_int, command: c_int, argument: usize) {
     if command == libc::F_SETFL
         && argument as c_int & libc::O_ASYNC != 0

@@ -2,8 +2,8 @@
 //! [`sovia_sockets::ops`] does the work.
 //!
 //! Two libraries export these calls: the preloaded library under libc's names, and `libsovia` as `sov_…`. The first
-//! argument of each function, `real`, makes the real call. A function uses `real` for a descriptor that is not on
-//! record, and for a connection on TCP. All functions are inlined into their one caller, and this crate exports no
+//! argument of each function, `real`, makes the real call. A function calls `real` for a descriptor without a table
+//! entry, and for a connection on TCP. Each function has one caller and is inlined there. This crate exports no
 //! symbols.
 //!
 //! | module | calls |
@@ -17,8 +17,8 @@
 #![allow(missing_docs, reason = "the calls are libc's and documented there")]
 #![allow(clippy::too_many_arguments, reason = "libc decides how many there are")]
 
-/// Defines calls. `$real` stands for the libc function. A call's body may pass other arguments to `$real` than the
-/// program's.
+/// Defines libc's calls. In a call's body, `$real` makes the real call. The body may pass other arguments to
+/// `$real` than the program passed.
 macro_rules! calls {
     ($($(#[$meta:meta])*
         fn $name:ident($real:ident, $($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {

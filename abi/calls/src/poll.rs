@@ -22,17 +22,17 @@ fn ms(timeout: c_int) -> Option<u64> {
     u64::try_from(timeout).ok().map(|ms| ms * 1_000_000)
 }
 
-/// Maximum number of descriptors in a list on the stack. Longer lists are on the heap.
+/// Maximum length of a list of descriptors on the stack. Longer lists are on the heap.
 const FEW: usize = 16;
 
 const NONE: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// Waits with a copy of the program's list, if one of the descriptors is an accelerated connection. Otherwise the
-/// caller must make the kernel's call, and drop the error only after that call. Reads the time-out and the mask
-/// only for an accelerated connection.
+/// Waits for the descriptors in the program's list, if one of them is an accelerated connection. If none is,
+/// returns an [`OnTcp`]. The caller must then make the real call, and must keep the [`OnTcp`] until that call has
+/// returned. Reads the time-out and the mask only for an accelerated connection.
 ///
 /// # Safety
-/// `fds` and `mask` must come from the program.
+/// `fds` and `mask` must be pointers that the program passed.
 unsafe fn poll_any(
     fds: *mut pollfd,
     count: nfds_t,
@@ -46,11 +46,11 @@ unsafe fn poll_any(
     let count = count as usize;
     if count > FEW {
         let mut many = vec![NONE; count];
-        // SAFETY: the caller guarantees that both pointers come from the program.
+        // SAFETY: the caller guarantees that the program passed `fds` and `mask`.
         return unsafe { poll_copy(fds, &mut many, timeout, mask) };
     }
     let mut few = [NONE; FEW];
-    // SAFETY: the caller guarantees that both pointers come from the program.
+    // SAFETY: the caller guarantees that the program passed `fds` and `mask`.
     unsafe { poll_copy(fds, &mut few[..count], timeout, mask) }
 }
 
@@ -70,7 +70,7 @@ unsafe fn poll_copy(
     if let Some(on_tcp) = pollset::for_kernel(list) {
         return Err(on_tcp);
     }
-    // SAFETY: the caller guarantees that `mask` comes from the program.
+    // SAFETY: the caller guarantees that the program passed `mask`.
     let result = timeout()
         .and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?)))
         .and_then(|(timeout, mask)| pollset::wait(list, By::Poll, timeout, mask.as_ref()));
@@ -97,7 +97,7 @@ unsafe fn poll_copy(
 /// Reads a time-out, in nanoseconds. Returns `None` for a null pointer.
 ///
 /// # Safety
-/// `timeout` must come from the program.
+/// `timeout` must be a pointer that the program passed.
 unsafe fn limit(timeout: *const timespec) -> Result<Option<u64>, Errno> {
     // SAFETY: the program owns the memory, and every bit pattern is a valid `timespec`.
     match unsafe { take_if(timeout) }? {

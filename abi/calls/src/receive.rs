@@ -12,7 +12,7 @@ use sovia_sockets::wait::now_ns;
 use sovia_sockets::{Errno, Outcome};
 use sovia_sys::UserSliceMut;
 
-/// Flags that TCP ignores in a receiving call.
+/// Flags of a receiving call that the kernel ignores for TCP.
 const WITHOUT_EFFECT: c_int = libc::MSG_NOSIGNAL
     | libc::MSG_CTRUNC
     | libc::MSG_DONTROUTE
@@ -40,7 +40,7 @@ calls! {
     fn read(real, fd: c_int, buf: *mut c_void, len: size_t) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, buf, len) };
         if len == 0 {
-            // For a length of 0 the kernel does not call the socket at all.
+            // For a length of 0 the kernel does not look at the socket, so the real call gives the result.
             return real(fd, buf, len);
         }
         // SAFETY: read's contract requires a buffer of `len` bytes, which the program owns.
@@ -68,7 +68,7 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
         match parts::<UserSliceMut<'_>>(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
-            // For a length of 0 the kernel does not call the socket at all.
+            // For a length of 0 the kernel does not look at the socket, so the real call gives the result.
             Ok(list) => finish(match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
                 false => ops::receive_parts(fd, at, &list, Flags::default(), kernel),
@@ -119,10 +119,11 @@ calls! {
                 None => (0, 0),
             };
             if n > 0 && ops::tells_times(at) {
-                // The buffer of control messages has no room for the time.
+                // The program has given no buffer for the control message with the time of arrival. Then the kernel
+                // sets MSG_CTRUNC.
                 flags |= libc::MSG_CTRUNC;
             }
-            // The kernel also returns this flag of the call.
+            // Like the kernel, this code also returns the flag MSG_CMSG_CLOEXEC of the call.
             flags |= how & libc::MSG_CMSG_CLOEXEC;
             let named = !header.msg_name.is_null();
             let told = [
@@ -138,8 +139,8 @@ calls! {
     }
 }
 
-/// Receives up to `len` bytes and drops them. TCP does so for MSG_TRUNC (tcp(7)). `kernel` makes the program's call
-/// with another length and other flags.
+/// Receives up to `len` bytes and drops these bytes, as TCP does for MSG_TRUNC (tcp(7)). `kernel` makes the
+/// program's call with another length and other flags.
 #[cold]
 #[inline(never)]
 fn discard(
@@ -173,8 +174,8 @@ fn discard(
     }
 }
 
-/// Stores a control message with the number of unread bytes (TCP_INQ), cut to the room that there is. Returns the
-/// message's length and the flags of the received message, like the kernel.
+/// Stores a control message with the number of unread bytes (`left`, TCP_INQ). Cuts the control message to the room
+/// in the program's buffer, as the kernel does. Returns the values for `msg_controllen` and `msg_flags`.
 ///
 /// # Safety
 /// The program must own the header's memory for control messages, which may be unmapped.
@@ -201,7 +202,7 @@ unsafe fn give_left(header: &msghdr, left: c_int) -> Result<(size_t, c_int), Err
     Ok((room.min(ROOM), if room < LEN { libc::MSG_CTRUNC } else { 0 }))
 }
 
-/// Implements recvfrom. `recv` is this library's function for recv.
+/// Implements recvfrom. `recv` calls this library's hook of recv.
 #[inline(always)]
 pub unsafe fn recvfrom(
     real: impl Fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> isize,
@@ -217,8 +218,8 @@ pub unsafe fn recvfrom(
         return real(fd, buf, len, how, from, from_len);
     }
     let n = recv(fd, buf, len, how);
-    // A stream has no sender's address. After a receive the kernel sets the address's length to 0, and leaves
-    // `from` unchanged.
+    // A stream reports no address of a sender. Like the kernel, this code sets `from_len` to 0, and leaves `from`
+    // unchanged.
     if n >= 0 && !from.is_null() {
         // SAFETY: the program owns the memory, and every bit pattern is a valid length.
         let told = match unsafe { take(from_len) } {
@@ -234,7 +235,7 @@ pub unsafe fn recvfrom(
     n
 }
 
-/// Implements recvmmsg. `recvmsg` is this library's function for recvmsg.
+/// Implements recvmmsg. `recvmsg` calls this library's hook of recvmsg.
 #[inline(always)]
 pub unsafe fn recvmmsg(
     real: impl Fn(c_int, *mut mmsghdr, u32, c_int, *mut timespec) -> c_int,
@@ -255,14 +256,14 @@ pub unsafe fn recvmmsg(
         },
         Err(e) => return finish(Err(e)) as c_int,
     };
-    // A pending error has priority over unread bytes.
+    // Like the kernel, this code reports a pending error before it receives unread bytes.
     if how & libc::MSG_ERRQUEUE == 0
         && let Some(error) = ops::pending_error(fd, at)
     {
         return finish(Err(error)) as c_int;
     }
-    // On a stream each message takes the bytes that have arrived. With MSG_WAITFORONE only the first message may
-    // wait.
+    // On a stream each message gets the bytes that have arrived. With MSG_WAITFORONE the call waits only for the
+    // first message.
     let wait_for_one = how & libc::MSG_WAITFORONE != 0;
     let mut each = how & !libc::MSG_WAITFORONE;
     let mut done = 0;

@@ -50,7 +50,7 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
         match parts::<UserSlice<'_>>(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
-            // For a length of 0 the kernel does not call the socket at all.
+            // For a length of 0 the kernel does not look at the socket, so the real call gives the result.
             Ok(list) => finish(match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
                 false => ops::send_parts(fd, at, &list, Flags::default(), kernel),
@@ -61,7 +61,8 @@ calls! {
 
     fn sendmsg(real, fd: c_int, msg: *const msghdr, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else {
-            // The message may carry descriptors, which the receiving process must be able to use.
+            // The message may carry descriptors of connections. The receiving process must be able to use these
+            // connections.
             if may_look() {
                 passing(fd, msg);
             }
@@ -79,7 +80,7 @@ calls! {
             fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
-        // The kernel shortens a name that is too long.
+        // Like the kernel, this code cuts an address that is too long.
         let len = (header.msg_namelen as c_int).min(size_of::<libc::sockaddr_storage>() as c_int);
         if let Err(e) = check_address(header.msg_name, len) {
             return finish(Err(e));
@@ -101,7 +102,7 @@ calls! {
         };
         let before = place;
         let result = ops::send_file(out, at, from, place.as_mut(), count, kernel);
-        // If the kernel has made the call, it has already updated the program's offset.
+        // If `place` has not changed, the kernel has made the call, and has updated the program's offset.
         if let (true, Some(now)) = (place != before, place)
             && let Err(e) = give(offset, now)
         {
@@ -111,7 +112,7 @@ calls! {
     }
 }
 
-/// Implements sendto. `send` is this library's function for send.
+/// Implements sendto. `send` calls this library's hook of send.
 #[inline(always)]
 pub unsafe fn sendto(
     real: impl Fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> isize,
@@ -136,7 +137,7 @@ pub unsafe fn sendto(
     send(fd, buf, len, how)
 }
 
-/// Implements sendmmsg. `sendmsg` is this library's function for sendmsg.
+/// Implements sendmmsg. `sendmsg` calls this library's hook of sendmsg.
 #[inline(always)]
 pub unsafe fn sendmmsg(
     real: impl Fn(c_int, *mut mmsghdr, u32, c_int) -> c_int,
@@ -189,8 +190,9 @@ calls! {
     }
 }
 
-/// Prepares connections and epoll instances for a message on `channel` that may carry their descriptors. Stops at
-/// memory that cannot be read: the kernel will refuse the message.
+/// Prepares connections and epoll instances whose descriptors the message `msg` carries to another process.
+/// `channel` is the socket that sends the message. Stops at memory that cannot be read, because the kernel will
+/// refuse the message.
 fn passing(channel: c_int, msg: *const msghdr) {
     // SAFETY: every bit pattern is a valid message header, and the program owns the memory.
     let Ok(message) = (unsafe { take(msg) }) else { return };
@@ -205,7 +207,7 @@ fn passing(channel: c_int, msg: *const msghdr) {
             if let Some(at) = table::conn(fd) {
                 fallback::before_passing(channel, fd, at);
             } else if let table::Entry::Epoll(index) = table::get(fd) {
-                // The receiving process may wait on this epoll instance.
+                // After the message, the receiving process may wait on this epoll instance in the kernel.
                 epoll::polled(index);
             }
         }
@@ -215,12 +217,12 @@ fn passing(channel: c_int, msg: *const msghdr) {
 /// Size of a control message's header, in bytes.
 const HEADER: usize = size_of::<cmsghdr>();
 
-/// Maximum size of the control messages that Sovia checks for a send on a connection, in bytes. The kernel may have
-/// no room for more.
+/// Maximum total size of control messages that Sovia checks, in bytes. A send with longer control messages moves
+/// the connection to TCP, and the kernel checks these messages.
 const CONTROL_MOST: usize = 1024;
 
-/// Returns true if TCP ignores all control messages of a message (`sock_cmsg_send` of Linux). TCP ignores control
-/// messages of other kinds of sockets and of other protocols.
+/// Returns true if TCP ignores all control messages of `message` (`sock_cmsg_send` of Linux). TCP ignores control
+/// messages that belong to other protocols, and those that only other kinds of sockets use.
 fn is_ignored(message: &msghdr) -> bool {
     let mut is_ignored = message.msg_controllen <= CONTROL_MOST;
     let is_whole = each_control(message, |header, _| {
@@ -230,8 +232,8 @@ fn is_ignored(message: &msghdr) -> bool {
     is_ignored && is_whole
 }
 
-/// Calls `each` with the header of every control message, and with the address of its data. Returns false if a
-/// control message is incomplete or cannot be read.
+/// Calls `each` for every control message of `message`, with the header and the address of the data. Returns false
+/// if a control message is incomplete or cannot be read.
 fn each_control(message: &msghdr, mut each: impl FnMut(&cmsghdr, *const c_void)) -> bool {
     let (mut at, mut left) = (message.msg_control.cast_const(), message.msg_controllen);
     // A control message is a header, data, and padding up to the next header.

@@ -43,7 +43,7 @@ fn record_accepted(fd: c_int, listener: c_int) {
     ops::opened(fd, Role::Acceptor, Server::Listener(listener));
 }
 
-/// Returns the address that the program connects to.
+/// Returns the server's address, from the argument of the program's `connect`.
 fn server(address: *const sockaddr) -> Server {
     let family = family(address);
     // SAFETY: the program owns the memory, and every bit pattern is a valid address.
@@ -62,8 +62,8 @@ fn server(address: *const sockaddr) -> Server {
     server.map_or(Server::Unknown, Server::At)
 }
 
-/// Returns true for an option by which the kernel works on the stream itself. The kernel must then carry the whole
-/// stream.
+/// Returns true for an option that lets the kernel process the bytes of the stream. The connection must then be on
+/// TCP.
 fn needs_kernel(level: c_int, name: c_int) -> bool {
     const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
     match level {
@@ -75,8 +75,8 @@ fn needs_kernel(level: c_int, name: c_int) -> bool {
     }
 }
 
-/// Returns true for a negative time-out. With this value calls on the socket never wait, but the kernel reports the
-/// value as 0, like no time-out.
+/// Returns true if an option sets a negative time-out. Calls on such a socket never wait. But the kernel reports a
+/// negative time-out as 0, which otherwise means no time-out.
 fn is_negative_time_out(level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> bool {
     level == libc::SOL_SOCKET
         && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
@@ -85,7 +85,7 @@ fn is_negative_time_out(level: c_int, name: c_int, value: *const c_void, len: so
         && unsafe { take(value.cast::<time_t>()) }.is_ok_and(|seconds| seconds < 0)
 }
 
-/// Returns true if the kernel accepts an address of this length, and the address's last byte can be read.
+/// Returns true if the kernel accepts addresses of `len` bytes, and the address's last byte can be read.
 fn is_an_address(address: *const sockaddr, len: socklen_t) -> bool {
     let range = size_of::<sa_family_t>()..=size_of::<sockaddr_storage>();
     let last = address.cast::<u8>().wrapping_add((len as usize).wrapping_sub(1));
@@ -155,8 +155,8 @@ calls! {
         if needs_kernel(level, name) {
             fallback::now(fd, at, Cause::Ulp);
         }
-        // A VI supports only the default SO_RCVLOWAT of 1. With a larger one the kernel must decide when the socket
-        // is readable.
+        // A VI supports only the default SO_RCVLOWAT of 1. With a larger value the kernel must decide when the
+        // socket is readable, so the connection moves to TCP.
         if level == libc::SOL_SOCKET
             && name == libc::SO_RCVLOWAT
             && len as usize >= size_of::<c_int>()
@@ -184,7 +184,7 @@ calls! {
             return real(fd, level, name, value, len);
         };
         if level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE {
-            // TCP_ZEROCOPY_RECEIVE takes bytes that Sovia does not count.
+            // TCP_ZEROCOPY_RECEIVE receives bytes that Sovia cannot count, so the connection moves to TCP.
             fallback::now(fd, at, Cause::Call);
         }
         if level != libc::SOL_SOCKET || name != libc::SO_ERROR {
@@ -195,7 +195,7 @@ calls! {
             }
             return result;
         }
-        // If the length is bad, the kernel refuses the call and keeps the pending error.
+        // If the length cannot be read or is negative, the kernel refuses the call and keeps the pending error.
         let Some(room) = take(len).ok().filter(|&room| room as c_int >= 0) else {
             return real(fd, level, name, value, len);
         };
@@ -214,18 +214,18 @@ calls! {
     }
 }
 
-/// Corrects the times since the last send and receive in the kernel's TCP_INFO. The kernel does not know of traffic
-/// on the VI.
+/// Corrects the times since the last send and the last receive in a TCP_INFO that the kernel has filled in. The
+/// kernel does not know of traffic on the VI.
 ///
 /// # Safety
-/// The program must own the memory at `info` and `len`. The kernel has filled in `len` bytes at `info`, but other
-/// threads of the program may unmap them.
+/// The program must own the memory at `info` and `len`. The kernel has filled in `len` bytes at `info`. Other
+/// threads of the program may unmap this memory during the call.
 unsafe fn add_activity(at: Ref, info: *mut u8, len: *const socklen_t) {
     let [sent, received] = ops::silence(at);
     let places = [
         (offset_of!(libc::tcp_info, tcpi_last_data_sent), sent),
         (offset_of!(libc::tcp_info, tcpi_last_data_recv), received),
-        // Received data also acknowledges earlier sends.
+        // The peer's data also carries acknowledgements, so the last receive counts as the last acknowledgement.
         (offset_of!(libc::tcp_info, tcpi_last_ack_recv), received),
     ];
     // SAFETY: the program owns the memory, and every bit pattern is a valid length.
@@ -244,7 +244,7 @@ unsafe fn add_activity(at: Ref, info: *mut u8, len: *const socklen_t) {
     }
 }
 
-/// Option of getsockopt that receives bytes by mapping pages.
+/// Option of getsockopt that receives bytes by mapping pages into the program's memory.
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ fn new_number_drops_the_entry_of_a_closed_descriptor() {
     let copy = make(libc::SYS_fcntl, [pair.fds[0] as usize, libc::F_DUPFD as usize, 400]).unwrap();
     let copy = copy as c_int;
     assert!(table::conn(copy).is_some());
-    // The program closes `copy` past every hook, and the kernel gives the number to a file.
+    // The program closes `copy` without a hook, and the kernel gives the number of `copy` to a file.
     // SAFETY: the calls take numbers and a valid string.
     unsafe {
         assert_eq!(libc::close(copy), 0);

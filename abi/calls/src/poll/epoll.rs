@@ -8,7 +8,7 @@ use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
 use sovia_sockets::wait::now_ns;
 
-/// Returns the index of an epoll instance, if Sovia follows the instance.
+/// Returns the index of the epoll instance `epfd`, or `None` if the table has no entry for it.
 fn followed(epfd: c_int) -> Option<u32> {
     match table::get(epfd) {
         Entry::Epoll(index) => Some(index),
@@ -16,8 +16,8 @@ fn followed(epfd: c_int) -> Option<u32> {
     }
 }
 
-/// Returns the writable beginning of the program's array of events. Returns `None` if the array has entries but the
-/// first one is not writable.
+/// Returns the entries of the program's array `events` up to the first one that is not writable, at most `max`
+/// entries. Returns `None` if `max` is not 0 and the first entry is not writable.
 ///
 /// # Safety
 /// The program must own `max` entries at `events`, which may be unmapped.
@@ -25,8 +25,8 @@ unsafe fn slice<'a>(events: *mut epoll_event, max: c_int) -> Option<&'a mut [epo
     let max = usize::try_from(max).ok()?;
     let is_there = |i: usize| {
         let event = events.wrapping_add(i);
-        // SAFETY: the program owns the entry, and every bit pattern is a valid event. The same value is stored
-        // back.
+        // SAFETY: the program owns the entry, and every bit pattern is a valid event. The closure stores the value
+        // that it has read.
         unsafe { take(event).and_then(|was| give(event, was)) }.is_ok()
     };
     let count = if max == 0 || is_there(0) && is_there(max - 1) {
@@ -42,7 +42,7 @@ unsafe fn slice<'a>(events: *mut epoll_event, max: c_int) -> Option<&'a mut [epo
     Some(if max == 0 { &mut [] } else { unsafe { core::slice::from_raw_parts_mut(events, count) } })
 }
 
-/// Waits on an instance that Sovia follows. `kernel` makes the real call.
+/// Waits on the epoll instance with this index in Sovia's table. `kernel` makes the real call.
 ///
 /// # Safety
 /// Same as [`slice`].
@@ -60,7 +60,7 @@ unsafe fn epoll_any(
     let mut kernel = Some(kernel);
     let sleeps = timeout != Some(0);
     let mut has_rung = false;
-    // Deadline of the call, set if the kernel's call has used a part of the time-out.
+    // Deadline of the program's call. Set if the real call has used a part of the time-out.
     let mut until = None;
     let is_kernels = !epoll::is_ours(index);
     let sleep = if is_kernels && sleeps { KernelSleep::begin(index) } else { None };
@@ -91,8 +91,8 @@ unsafe fn epoll_any(
             }
             return kept as c_int;
         }
-        // All events were Sovia's own. Either a connection was attached meanwhile, or a connection with a disabled
-        // entry has ended.
+        // All events of the kernel were for Sovia, and none for the program. A connection got a VI during the real
+        // call, or a connection with a disabled entry has ended.
     }
     // SAFETY: the caller guarantees that the program owns `max` entries at `events`, and that `mask` comes from the
     // program.

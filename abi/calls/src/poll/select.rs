@@ -1,4 +1,4 @@
-//! select and pselect. Both convert the sets to a list, as poll takes it.
+//! select and pselect. These calls convert the sets of descriptors to a list of descriptors, like that of poll.
 
 use super::{FEW, NONE, limit};
 use crate::boundary::{finish, give, may_look, take_if, take_mask};
@@ -26,7 +26,7 @@ calls! {
             };
             let begun = sovia_now();
             let result = wait(limit, None);
-            // Linux stores the time left, if the memory is writable.
+            // Like Linux, this code stores the time left if the memory of `timeout` is writable.
             if let Some(limit) = limit {
                 let left = limit.saturating_sub(sovia_now() - begun);
                 let left = timeval {
@@ -53,15 +53,15 @@ fn sovia_now() -> u64 {
     sovia_sockets::wait::now_ns()
 }
 
-/// Maximum number of words in a set on the stack: FD_SETSIZE descriptors.
+/// Maximum number of words of a set on the stack, enough for FD_SETSIZE descriptors.
 const SET_WORDS: usize = 1024 / 64;
 
-/// Waits with copies of the program's sets, if one of the descriptors is an accelerated connection. Otherwise the
-/// caller must make the kernel's call, and drop the error only after that call. `call` reads the time-out, and
-/// passes the time-out to [`Wait`].
+/// Waits for the descriptors in the program's sets, if one of them is an accelerated connection. If none is,
+/// returns an [`OnTcp`]. The caller must then make the real call, and must keep the [`OnTcp`] until that call has
+/// returned. `call` reads the time-out, and passes it to the [`Wait`] function.
 ///
 /// # Safety
-/// The sets must come from the program.
+/// The sets must be pointers that the program passed.
 unsafe fn select_any(
     count: c_int,
     sets: [*mut fd_set; 3],
@@ -72,19 +72,19 @@ unsafe fn select_any(
     let words = count.div_ceil(64);
     if words > SET_WORDS {
         let mut many = vec![0u64; 3 * words];
-        // SAFETY: the caller guarantees that the sets come from the program. `many` has 3 * `words` words.
+        // SAFETY: the caller guarantees that the program passed the sets. `many` has 3 * `words` words.
         return unsafe { select_copy(count, sets, &mut many, call) };
     }
     let mut few = [0u64; 3 * SET_WORDS];
-    // SAFETY: the caller guarantees that the sets come from the program. The slice has 3 * `words` words.
+    // SAFETY: the caller guarantees that the program passed the sets. The slice has 3 * `words` words.
     unsafe { select_copy(count, sets, &mut few[..3 * words], call) }
 }
 
-/// Waits for at most the given number of nanoseconds, with the given signal mask.
+/// Function that waits for at most a given number of nanoseconds, with a given signal mask.
 type Wait<'a> = &'a mut dyn FnMut(Option<u64>, Option<&sigset_t>) -> Outcome;
 
 /// # Safety
-/// Same as [`select_any`]. `bits` must have three times the words that `count` descriptors take.
+/// Same as [`select_any`]. `bits` must have room for three sets of `count` descriptors.
 unsafe fn select_copy(
     count: usize,
     sets: [*mut fd_set; 3],

@@ -32,14 +32,15 @@ fn time_outs_of_recvmmsg_are_none_if_out_of_range() {
     }
 }
 
-/// Stores TCP_INQ's control message in `room` bytes. Returns the result, and the bytes written.
+/// Stores a control message of TCP_INQ in `room` bytes. Returns the result of [`give_left`], and the bytes of the
+/// buffer.
 fn give_left_in(room: usize) -> (Result<(size_t, c_int), Errno>, [u8; 32]) {
     let mut bytes = [0xee_u8; 32];
     // SAFETY: all zeros are a valid message header.
     let mut header: msghdr = unsafe { core::mem::zeroed() };
     header.msg_control = bytes.as_mut_ptr().cast();
     header.msg_controllen = room;
-    // SAFETY: `bytes` is as long as the longest `room` of the tests.
+    // SAFETY: `bytes` is at least as long as the `room` of every test.
     let told = unsafe { give_left(&header, 0x0403_0201) };
     (told, bytes)
 }

@@ -31,7 +31,8 @@ fn control_messages_of_any_shape_are_walked_to_their_end() {
     start();
     let scratch = Scratch::new();
     let rights = [20, libc::SOL_SOCKET as usize | (libc::SCM_RIGHTS as usize) << 32, usize::MAX];
-    // Lengths that are right, zero, too short and too long. Memory that ends within a header or within its data.
+    // Tests control messages with a length that is right, zero, too short or too long. Also tests memory that ends
+    // within a header or within its data.
     for len in [20, 0, 15, 16, 17, usize::MAX, 1 << 40] {
         let mut words = rights;
         words[0] = len;
@@ -57,7 +58,8 @@ fn control_messages_of_any_shape_are_walked_to_their_end() {
     assert!(table::conn(-1).is_none());
 }
 
-/// Sends a byte on TCP, with `words` as control messages. Returns the results of the kernel and of [`is_ignored`].
+/// Sends one byte on TCP, with the first `len` bytes of `words` as control messages. Returns the kernel's result
+/// and the result of [`is_ignored`].
 fn sent_with(words: &[usize], len: usize, by: &TcpStream) -> (isize, bool) {
     let mut part = iovec { iov_base: b"x".as_ptr() as *mut c_void, iov_len: 1 };
     // SAFETY: all zeros are a valid message header.
@@ -113,7 +115,7 @@ fn control_messages_that_are_ignored_are_those_that_the_kernel_ignores_on_tcp() 
         assert_eq!(is_ignored, wanted, "{words:x?}, {len}");
         assert!(sent == 1 || !is_ignored, "{words:x?}, {len}");
     }
-    // Memory that is unmapped, or that ends within a message.
+    // Tests control messages in unmapped memory, and in memory that ends within a control message.
     for (at, len) in [(0, 24), (scratch.end(), 24), (scratch.end(), 8), (scratch.edge(8), 24)] {
         // SAFETY: all zeros are a valid message header.
         let mut message: msghdr = unsafe { core::mem::zeroed() };

@@ -10,7 +10,7 @@ use super::kernel::{Answer, Call, Case, Differences, Scratch, kernel};
 use super::{Pair, ours};
 use libc::{c_int, iovec, mmsghdr, msghdr};
 
-/// Address that no process can have mapped.
+/// Address at which no process can map memory.
 const OUT_OF_RANGE: usize = 0xdead_0000_0000_0000;
 
 /// Address within the first page.
@@ -42,7 +42,8 @@ impl Pairs {
         [self.pairs[0].fds[TESTED], self.pairs[1].fds[TESTED]]
     }
 
-    /// Makes a call on both pairs. Then compares the unread bytes at both ends.
+    /// Makes a call on each pair, and compares the results. Then compares the unread bytes at each end of the two
+    /// pairs.
     fn compare_by(&mut self, case: Case, theirs: fn(Call) -> Answer) {
         let fds = self.fds();
         self.differences.compare(&mut self.scratch, case, fds, theirs, ours);
@@ -57,7 +58,8 @@ impl Pairs {
     }
 }
 
-/// Makes each call on connections with [`UNREAD`] bytes. Replaces the connection after a call that moves it to TCP.
+/// Makes each call on two connections whose tested ends have the unread bytes [`UNREAD`]. After a call that moves a
+/// connection to TCP, uses new connections.
 fn compare(cases: &[Case]) {
     compare_by(cases, kernel);
 }
@@ -97,7 +99,7 @@ fn compare_prepared(cases: &[Case], prepare: fn(&Pair)) {
     pairs.differences.assert_none();
 }
 
-/// Stores a list of buffers, each an address and a length, and returns its address.
+/// Stores a list of buffers, each an address and a length. Returns the address of the list.
 fn list(scratch: &mut Scratch, buffers: &[(usize, usize)]) -> usize {
     let at = scratch.room(size_of_val(buffers));
     for (i, &(base, len)) in buffers.iter().enumerate() {
@@ -108,8 +110,8 @@ fn list(scratch: &mut Scratch, buffers: &[(usize, usize)]) -> usize {
     at
 }
 
-/// Returns an entry of a list of messages as words: a message with `count` buffers at `list`. A struct would have
-/// padding of undefined value.
+/// Returns an `mmsghdr` as words: a message with `count` buffers at `list`. The struct itself would have padding of
+/// undefined value.
 fn entry(list: usize, count: usize) -> [usize; 8] {
     [0, 0, list, count, 0, 0, 0, 77]
 }

@@ -1,4 +1,4 @@
-//! Tests that calls give the kernel's results on descriptors without a connection of Sovia.
+//! Tests that calls on descriptors without a connection of Sovia have the same results as the kernel's calls.
 
 use super::kernel::{
     Call, Case, Differences, SYS_dup2, SYS_epoll_wait, SYS_poll, SYS_select, Scratch,
@@ -49,13 +49,13 @@ fn option<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     (NUMBER, [fd as usize, level, name, scratch.put(1i32), len, 0])
 }
 
-/// Calls `poll` for all events of the descriptor.
+/// Returns a call of `poll` for all events of the descriptor.
 fn poll(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = scratch.put_with_number(pollfd { fd, events: -1, revents: 77 }, 0);
     (SYS_poll, [entry, 1, 0, 0, 0, 0])
 }
 
-/// Calls whose arguments are valid for some kind of descriptor.
+/// Calls with arguments that are valid for at least one kind of descriptor.
 const CALLS: &[Case] = &[
     ("read", transfer::<{ libc::SYS_read }>),
     ("read to inaccessible memory", bad_transfer::<{ libc::SYS_read }>),
@@ -108,7 +108,7 @@ const OF_CLOSED: &[Case] = &[
     ("splice", |_, fd| (libc::SYS_splice, [fd as usize, 0, fd as usize, 0, 8, 0])),
 ];
 
-/// Makes each call twice, on two descriptors in the same state.
+/// Makes each call by the kernel and through Sovia, on two descriptors in the same state. Compares the results.
 fn compare(calls: &[Case], mut fds: impl FnMut() -> [c_int; 2]) {
     start();
     let mut scratch = Scratch::new();
@@ -119,7 +119,7 @@ fn compare(calls: &[Case], mut fds: impl FnMut() -> [c_int; 2]) {
     differences.assert_none();
 }
 
-/// Checks the result of the call that made two descriptors. Makes both nonblocking.
+/// Checks that `made`, the result of the call that made `fds`, is 0. Makes the two descriptors nonblocking.
 fn ends(made: c_int, fds: [c_int; 2]) -> [c_int; 2] {
     assert_eq!(made, 0);
     for fd in fds {

@@ -1,8 +1,8 @@
 //! Starts the engine in the test process, connects sockets with both ends in this process, and makes calls by
 //! number.
 //!
-//! One engine serves both ends, which find each other like ends in two processes. With a child process, each step
-//! of a test would need a message.
+//! One engine serves both ends of a connection. The ends find each other like ends in two processes. If one end
+//! were in a child process, each step of a test would need a message to the child.
 
 #[path = "../../../testing/kernel.rs"]
 pub(crate) mod kernel;
@@ -43,29 +43,29 @@ macro_rules! real {
 
 /// Makes a system call, given by number, through this crate.
 pub(crate) fn ours(call: Call) -> Answer {
-    // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
+    // SAFETY: the tests pass addresses within a `Scratch`, or addresses that the call must refuse.
     of_c(|| unsafe { by_number(call) })
 }
 
 unsafe fn by_number((number, [a, b, c, d, e, f]): Call) -> isize {
     let fd = a as c_int;
     let recv = |fd, buf, len, how| {
-        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
+        // SAFETY: the caller passes addresses within a `Scratch`, or addresses that the call must refuse.
         unsafe { receive::recv(real!(recv, fd, buf, len, how), fd, buf, len, how) }
     };
     let recvmsg = |fd, msg, how| {
-        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
+        // SAFETY: the caller passes addresses within a `Scratch`, or addresses that the call must refuse.
         unsafe { receive::recvmsg(real!(recvmsg, fd, msg, how), fd, msg, how) }
     };
     let send = |fd, buf, len, how| {
-        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
+        // SAFETY: the caller passes addresses within a `Scratch`, or addresses that the call must refuse.
         unsafe { send::send(real!(send, fd, buf, len, how), fd, buf, len, how) }
     };
     let sendmsg = |fd, msg, how| {
-        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
+        // SAFETY: the caller passes addresses within a `Scratch`, or addresses that the call must refuse.
         unsafe { send::sendmsg(real!(sendmsg, fd, msg, how), fd, msg, how) }
     };
-    // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
+    // SAFETY: the caller passes addresses within a `Scratch`, or addresses that the call must refuse.
     unsafe {
         match number {
             libc::SYS_read => receive::read(real!(read, a, b, c), fd, b as *mut _, c),
@@ -150,10 +150,10 @@ unsafe fn by_number((number, [a, b, c, d, e, f]): Call) -> isize {
     }
 }
 
-/// Makes a call through libc, if libc's function differs from the system call. With libc's functions the program's
-/// time-out stays unchanged, and signal masks are longer.
+/// Makes a call through libc, if libc's function differs from the system call. libc's functions leave the program's
+/// time-out unchanged, and take longer signal masks.
 pub(crate) fn libcs((number, [a, b, c, d, e, f]): Call) -> Answer {
-    // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
+    // SAFETY: the tests pass addresses within a `Scratch`, or addresses that the call must refuse.
     let result = || unsafe {
         match number {
             libc::SYS_ppoll => libc::ppoll(a as *mut _, b as u64, c as *const _, d as *const _),
@@ -175,7 +175,7 @@ pub(crate) fn libcs((number, [a, b, c, d, e, f]): Call) -> Answer {
 }
 
 unsafe fn waiting((number, [a, b, c, d, e, f]): Call) -> isize {
-    // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
+    // SAFETY: the caller passes addresses within a `Scratch`, or addresses that the call must refuse.
     let result = unsafe {
         match number {
             libc::SYS_ppoll => poll::ppoll(
@@ -217,7 +217,7 @@ unsafe fn waiting((number, [a, b, c, d, e, f]): Call) -> isize {
 
 unsafe fn configuring((number, [a, b, c, d, e, _]): Call) -> isize {
     let fd = a as c_int;
-    // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
+    // SAFETY: the caller passes addresses within a `Scratch`, or addresses that the call must refuse.
     let result = unsafe {
         match number {
             libc::SYS_connect => {
@@ -323,7 +323,7 @@ impl Pair {
                 pair.send(0, b"ping");
                 assert_eq!(pair.receive(1), b"ping");
                 pair.send(1, b"pong");
-                // With some time-outs the kernel's read does not wait for the bytes.
+                // Waits for the bytes, because with some time-outs the kernel's read does not wait.
                 pair.arrive();
                 assert_eq!(pair.receive(0), b"pong");
             }
@@ -331,7 +331,7 @@ impl Pair {
         }
     }
 
-    /// Makes a call through the function that connected this pair.
+    /// Makes a call in the same way in which this pair was made: by the kernel, or through Sovia.
     pub(crate) fn make(&self, call: Call) -> Answer {
         (self.make)(call)
     }
@@ -380,7 +380,7 @@ impl Pair {
     /// Waits until all bytes on TCP have reached their receiver.
     pub(crate) fn arrive(&self) {
         let begun = Instant::now();
-        // A closed socket counts as having received all bytes.
+        // If the receiver's socket is closed, the wait ends at once.
         let received = |fd| {
             let info = getsockopt::<[u64; 17]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
             info.map_or(u64::MAX, |info| info[16])

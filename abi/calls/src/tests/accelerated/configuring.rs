@@ -1,4 +1,4 @@
-//! Tests of the calls on descriptors and options.
+//! Tests of calls that change descriptors or socket options.
 
 use super::{OUT_OF_RANGE, compare, compare_fresh};
 use crate::tests::kernel::{self, Answer, Call, SYS_dup2, Scratch};
@@ -147,7 +147,7 @@ fn set_negative_time_out(make: fn(Call) -> Answer, fd: c_int, name: c_int) {
     assert_eq!(make(set(fd, libc::SOL_SOCKET, name, value, 16)), Ok(0));
 }
 
-/// Repeats a call of 8 KB on a socket until the call fails. Returns the error.
+/// Repeats the call `number` with 8 KB on the socket `fd` until the call fails. Returns the error.
 fn error_of(make: fn(Call) -> Answer, fd: c_int, number: libc::c_long) -> Option<Answer> {
     let (found, answer) = mpsc::channel();
     thread::spawn(move || {
@@ -200,7 +200,7 @@ fn data_on_the_vi_counts_for_tcp_info() {
     }
     const PAUSE: Duration = Duration::from_millis(50);
     let pair = Pair::accelerated();
-    // The kernel counts time in ticks, so the pause must be longer than the difference that the test checks.
+    // The kernel measures time in ticks. So this pause is longer than the time that the test checks.
     thread::sleep(2 * PAUSE);
     let begin = Instant::now();
     for end in 0..2 {

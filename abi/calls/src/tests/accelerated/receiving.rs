@@ -16,7 +16,7 @@ fn recv(fd: c_int, buffer: usize, len: usize, how: c_int) -> Call {
     (libc::SYS_recvfrom, [fd as usize, buffer, len, how as usize, 0, 0])
 }
 
-/// `recv` of `LEN` bytes with the flags `HOW`.
+/// Returns a call of `recv` for `LEN` bytes with the flags `HOW`.
 fn recv_with<const HOW: c_int, const LEN: usize>(scratch: &mut Scratch, fd: c_int) -> Call {
     recv(fd, scratch.room(64), LEN, HOW)
 }

@@ -16,7 +16,7 @@ fn send(fd: c_int, buffer: usize, len: usize, how: c_int) -> Call {
     (libc::SYS_sendto, [fd as usize, buffer, len, how as usize, 0, 0])
 }
 
-/// `send` of `LEN` bytes with the flags `HOW`.
+/// Returns a call of `send` for `LEN` bytes with the flags `HOW`.
 fn send_with<const HOW: c_int, const LEN: usize>(scratch: &mut Scratch, fd: c_int) -> Call {
     send(fd, scratch.put(*b"what is sent, with flags"), LEN, HOW)
 }

@@ -39,7 +39,7 @@ fn unread(scratch: &mut Scratch, fd: c_int) -> Call {
     (libc::SYS_ioctl, [fd as usize, libc::FIONREAD as usize, scratch.put(-1i32), 0, 0, 0])
 }
 
-/// Calls that never wait, in any state of the connection.
+/// Calls that do not wait in any state of the connection.
 const CALLS: &[Case] = &[
     ("poll", poll),
     ("SO_ERROR", error),

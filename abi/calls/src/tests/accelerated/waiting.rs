@@ -6,7 +6,7 @@ use crate::tests::libcs;
 use core::mem::offset_of;
 use libc::{c_int, epoll_event, pollfd, sigset_t, timespec, timeval};
 
-/// Stores a poll list with one entry, and returns its address.
+/// Stores a poll list with one entry, and returns the address of the list.
 fn one(scratch: &mut Scratch, fd: c_int, events: i16) -> usize {
     scratch.put_with_number(pollfd { fd, events, revents: 77 }, offset_of!(pollfd, fd))
 }
@@ -86,7 +86,7 @@ fn ppoll(scratch: &mut Scratch, fd: c_int, timeout: usize, mask: usize) -> Call 
     (libc::SYS_ppoll, [one(scratch, fd, libc::POLLIN), 1, timeout, mask, 0, 0])
 }
 
-/// Stores a mask of all signals, and returns its address.
+/// Stores a mask of all signals, and returns the mask's address.
 fn all_signals(scratch: &mut Scratch) -> usize {
     scratch.put([u64::MAX; size_of::<sigset_t>() / 8])
 }
@@ -135,15 +135,15 @@ fn ppoll_takes_time_outs_and_masks_as_libc_does() {
 
 #[test]
 fn ppoll_of_an_inaccessible_time_out_is_efault() {
-    // libc itself reads the time-out, and would crash.
+    // This test calls the kernel without libc, because libc reads the time-out itself and would crash.
     compare(&[("an inaccessible time-out", |s, fd| {
         let timeout = s.end();
         ppoll(s, fd, timeout, 0)
     })]);
 }
 
-/// Stores a set with one descriptor. Excludes the set's words from the comparison, because the two descriptors
-/// differ.
+/// Stores a set with one descriptor. Excludes the set's words from the comparison, because the descriptors of the
+/// two connections differ.
 fn set(scratch: &mut Scratch, fd: c_int) -> usize {
     let mut bits = [0u64; 16];
     bits[fd as usize / 64] |= 1 << (fd % 64);
@@ -205,7 +205,8 @@ fn select_takes_as_many_seconds_and_microseconds_as_the_kernel_does() {
         ("the most seconds", |s, fd| {
             select(fd + 1, [set(s, fd), 0, 0], long(s, i64::MAX, 999_999))
         }),
-        // On other processors libc makes another call, and cuts the microseconds to 32 bits.
+        // Only for x86-64: on other processors libc makes another system call, and cuts the microseconds to 32
+        // bits.
         #[cfg(target_arch = "x86_64")]
         ("the most microseconds", |s, fd| select(fd + 1, [set(s, fd), 0, 0], long(s, 0, i64::MAX))),
     ]);
@@ -275,7 +276,7 @@ fn epoll_ctl_takes_arguments_as_the_kernel_does() {
 
 #[test]
 fn epoll_wait_takes_counts_and_addresses_as_the_kernel_does() {
-    /// Adds `fd` to a new instance, and returns a wait on this instance.
+    /// Adds `fd` to a new epoll instance, and returns a call of `epoll_wait` on this instance.
     fn wait(fd: c_int, events: usize, max: c_int, timeout: c_int) -> Call {
         let epfd = epoll();
         let mut entry = epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
@@ -298,7 +299,8 @@ fn epoll_wait_takes_counts_and_addresses_as_the_kernel_does() {
         ("the smallest time-out", |s, fd| wait(fd, s.room(64), 1, c_int::MIN)),
         ("room for four", |s, fd| {
             let events = s.room(64);
-            // Entries after the returned ones may have any value.
+            // Excludes the entries after the first from the comparison. The call returns one entry, and the others
+            // may have any value.
             (3..12).for_each(|word| s.skip(events + 4 * word));
             wait(fd, events, 4, 0)
         }),
