@@ -1,18 +1,18 @@
 //! The lock of a work queue.
 //!
-//! Usually one thread uses a queue, several times per message. So the lock is biased to this thread, which takes it by
-//! plain loads and stores. Another thread first revokes the bias: the thread clears `biased`, and makes the kernel
-//! execute a fence on every processor that runs this process (`membarrier`). After this fence, either the revoking
-//! thread sees that the biased thread is inside, or the biased thread sees that its bias is gone. A thread that takes
-//! the lock often enough in a row gets the bias. Without `membarrier` no thread gets it, and taking the lock costs an
-//! atomic exchange.
+//! Usually one thread uses a queue, several times per message. So the lock is biased to this thread, which takes
+//! the lock by plain loads and stores. Another thread must first revoke the bias. It clears `biased`, and makes the
+//! kernel execute a fence on every processor that runs this process (`membarrier`). After this fence, the revoking
+//! thread sees that the biased thread holds the lock, or the biased thread sees that it has lost the bias. A thread
+//! gets the bias after it has taken the lock often enough in a row. Without `membarrier`, no thread gets the bias,
+//! and each lock operation costs an atomic exchange.
 //!
-//! Each biased thread has its own flag, which it sets while it is inside. With one common flag, a thread delayed after
-//! its load of `biased` would clear the flag that its successor has set. So only [`BIASES`] threads get the bias during
-//! the lock's existence, and later ones do not.
+//! Each thread that gets the bias has its own flag, which it sets while it holds the lock. With one common flag, a
+//! thread that has lost the bias could clear the flag that the next biased thread has set. So only the first
+//! [`BIASES`] threads that qualify get the bias of a lock.
 //!
-//! A thread holds the lock for the copy of a message at most. A thread that finds the lock held for longer yields its
-//! processor.
+//! A thread holds the lock at most for the copy of a message. A thread that still finds the lock held after a short
+//! spin yields its processor.
 
 use crate::sync::{At, point};
 use core::cell::UnsafeCell;
@@ -25,8 +25,8 @@ use std::sync::OnceLock;
 const SPINS: u32 = 100;
 /// Number of times in a row that a thread must take the lock to get the bias.
 const LONG_ENOUGH: u32 = 1000;
-/// Number of threads that can get the bias during a lock's existence; a power of two. Small, because each VI has two
-/// locks.
+/// Number of threads that can get the bias during a lock's existence; a power of two. Small, because each VI has
+/// two locks, and each lock has this many flags.
 const BIASES: usize = 4;
 
 /// Value of `biased` while no thread has the bias.
@@ -54,7 +54,7 @@ pub(crate) struct Lock<T> {
 struct Past {
     /// Last thread that took the lock without the bias.
     last: usize,
-    /// Number of times in a row that this thread has taken the lock.
+    /// Number of times in a row that the thread `last` has taken the lock.
     times: u32,
     /// Number of threads that have had the bias.
     biases: u8,
@@ -64,11 +64,11 @@ struct Past {
 // accessed only under `held`.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// Access to the value. Releases the lock when dropped.
+/// Access to the value of a held lock. Releases the lock when dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a, T> {
     lock: &'a Lock<T>,
-    /// The flag to clear at the drop: `held`, or the biased thread's.
+    /// Flag to clear when this guard is dropped: `held`, or the biased thread's flag in `inside`.
     flag: &'a AtomicBool,
 }
 
@@ -84,8 +84,9 @@ fn me() -> usize {
     PLACE.with(|place| core::ptr::from_ref(place) as usize)
 }
 
-/// Registers the process with the kernel for the fence that revokes a bias. The registration takes time if the process
-/// has several threads. So call this function before the first lock, and not while holding one.
+/// Registers the process with the kernel for the fence that revokes a bias. The registration takes time if the
+/// process has several threads. So call this function before the first lock is taken, and never while a lock is
+/// held.
 pub(crate) fn prepare() {
     barrier_works();
 }
@@ -120,7 +121,7 @@ impl<T> Lock<T> {
             point(At::Taking);
             inside.store(true, Ordering::Relaxed);
             // SYNC: pairs with `process::barrier` in `revoke`, by which the kernel executes a fence in this thread.
-            // Here only the compiler must keep the order.
+            // So here only the compiler must keep the order of the store and the next load.
             compiler_fence(Ordering::SeqCst);
             if self.biased.load(Ordering::Acquire) == biased {
                 point(At::Locked);
@@ -151,8 +152,8 @@ impl<T> Lock<T> {
             past.times = 0;
             let flag = usize::from(past.biases);
             if flag < BIASES && barrier_works() {
-                // The bias begins with this thread's next `lock`. Until then this thread holds `held`, for which other
-                // threads wait first.
+                // This thread uses the bias from its next `lock` on. Until then it holds `held`, and other threads
+                // must wait for `held` before they can revoke the bias.
                 self.biased.store(me | flag, Ordering::Release);
                 past.biases += 1;
             }
@@ -160,11 +161,11 @@ impl<T> Lock<T> {
         held
     }
 
-    /// Revokes the bias and waits until the biased thread has left. The caller must hold `held`.
+    /// Revokes the bias and waits until the biased thread has released the lock. The caller must hold `held`.
     #[cold]
     fn revoke(&self, biased: usize) {
         self.biased.store(NO_THREAD, Ordering::SeqCst);
-        // Cannot fail: the call has worked before the first thread got the bias.
+        // Cannot fail, because a thread gets the bias only after this call has succeeded once.
         let _ = process::barrier();
         let mut spins = 0;
         while self.inside[biased & FLAG].load(Ordering::Acquire) {
@@ -265,7 +266,8 @@ mod tests {
     fn each_biased_thread_has_a_flag_of_its_own() {
         let lock = Lock::new(0u64);
         let mut flags = Vec::new();
-        // No thread ends before the others: a new thread could get the address, and so the number, of an ended one.
+        // Keep all threads alive until the last one has counted. A new thread could get the number of an ended
+        // thread.
         let end = std::sync::Barrier::new(BIASES + 3);
         std::thread::scope(|s| {
             for _ in 0..BIASES + 2 {

@@ -15,7 +15,7 @@ use via::memory::{Limits, MemoryTable, Region};
 
 /// A VI, as a user of registered memory.
 pub(crate) trait MemoryUser: Send + Sync {
-    /// Waits until no thread uses a region that it looked up earlier.
+    /// Waits until no thread uses a region of registered memory that it looked up on this VI before the call.
     fn quiesce(&self);
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Card {
     handler: CurrentHandler,
     cqs: AtomicU32,
     vis: Mutex<Vis>,
-    /// Longest spin of VIs and completion queues that are created later.
+    /// Longest spin before a sleep, for VIs and completion queues that are created later.
     pub(crate) spin: SpinLimit,
 }
 
@@ -41,16 +41,17 @@ impl core::fmt::Debug for Card {
 #[derive(Default)]
 struct Vis {
     last: u64,
-    /// By id. A VI stays listed until it no longer accesses memory, which is later than its last strong reference.
+    /// VIs by their ids. A VI's entry is removed at the end of the VI's drop, after the last access to registered
+    /// memory. So there may be an entry for a VI without strong references.
     by_id: HashMap<u64, Weak<dyn MemoryUser>>,
 }
 
 impl Card {
-    /// Opens a card with these attributes, without VIs and completion queues. `limits` applies to its registered
-    /// memory.
+    /// Opens a card with these attributes, without VIs and completion queues. `limits` applies to the card's
+    /// registered memory.
     ///
     /// # Errors
-    /// The system's error if there are no more descriptors or threads.
+    /// The system's error if it cannot create another file descriptor or thread.
     pub(crate) fn open(attributes: NicAttributes, limits: Limits) -> std::io::Result<Arc<Card>> {
         let table = MemoryTable::new(limits);
         let hub = Hub::open()?;
@@ -98,14 +99,15 @@ impl Card {
         self.vis().by_id.remove(&id);
     }
 
-    /// Runs a callback after the earlier ones, in the callback thread. The caller may hold any lock.
+    /// Runs `job` in the callback thread, after all callbacks that were queued earlier. The caller may hold any
+    /// lock.
     pub(crate) fn run(&self, job: Job) {
         if !self.dispatcher.run(job) {
             self.hub.engine.want_threads();
         }
     }
 
-    /// Calls the error handler after the earlier callbacks, in the callback thread.
+    /// Calls the error handler with `error` in the callback thread, after all callbacks that were queued earlier.
     pub(crate) fn report(&self, error: AsyncError) {
         if let Some(call) = self.handler.call_for(error) {
             self.run(call);
@@ -117,7 +119,7 @@ impl Card {
         self.handler.set(handler);
     }
 
-    /// Returns true while callbacks wait for a thread.
+    /// Returns true while callbacks wait for a thread that runs them.
     pub(crate) fn callbacks_wait(&self) -> bool {
         self.dispatcher.waits()
     }
@@ -127,7 +129,7 @@ impl Card {
         self.dispatcher.run_waiting();
     }
 
-    /// Counts a new completion queue. Fails if the card has too many.
+    /// Counts a new completion queue. Fails if the card has too many completion queues.
     pub(crate) fn cq_made(&self) -> Result<(), CqError> {
         let more = |n| (n < self.attributes.max_cq).then_some(n + 1);
         let made = self.cqs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -139,7 +141,7 @@ impl Card {
         self.cqs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Waits until no peer and no VI of this NIC uses a region that has been deregistered or changed.
+    /// Waits until no peer and no VI of this NIC uses `region`, which the program has deregistered or changed.
     pub(crate) fn revoke(&self, region: &Region) {
         let attributes = region.attributes();
         if attributes.enable_rdma_write || attributes.enable_rdma_read {
@@ -148,14 +150,15 @@ impl Card {
         self.quiesce();
     }
 
-    /// Waits until no VI uses a region that it looked up earlier. VIs use regions only under a lock of theirs.
+    /// Waits until no VI uses a region that it looked up before this call. A VI uses a region only while it holds
+    /// one of its locks.
     fn quiesce(&self) {
-        // Release the lock before the upgrades: dropping the last reference to a VI takes the lock.
+        // Release the lock of `vis` before the upgrades, because the drop of a VI's last reference takes this lock.
         let vis: Vec<_> = self.vis().by_id.iter().map(|(id, vi)| (*id, vi.clone())).collect();
         for (id, vi) in vis {
             match vi.upgrade() {
                 Some(vi) => vi.quiesce(),
-                // Another thread is dropping the VI.
+                // Another thread is dropping the VI. Wait until the drop has removed the VI's entry.
                 None => {
                     while self.vis().by_id.contains_key(&id) {
                         call::sched_yield();

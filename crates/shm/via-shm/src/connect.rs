@@ -1,12 +1,15 @@
-//! Finds the other process (or thread), and connects a VI.
+//! Finds the process that waits at an address, and connects a VI to a VI of this process.
 //!
-//! A process that waits for a connection listens at an abstract Unix socket name. The name is made of the user's id,
-//! the NIC's address and the discriminator. The process listens only while a thread waits, and at other times the
-//! kernel refuses each request at once. The two processes first introduce themselves. The kernel reports the peer's
-//! user, and a process of another user is turned away. For their first connection the requester creates a segment and
-//! passes it to the peer. Further VIs between the two processes, in either direction, use the same segment. If all its
-//! VIs are in use, the requester creates another segment. A process that connects to itself does the same, but passes
-//! no descriptor.
+//! A process that waits for a connection listens at an abstract Unix socket name. The name consists of the user's
+//! id, the NIC's address and the discriminator. The process listens only while one of its threads waits. At other
+//! times the kernel refuses each request at once.
+//!
+//! When a requester has connected, the kernel reports each process's user to the other one, and a process of
+//! another user is turned away. The two processes then exchange tokens, which identify them. For the first
+//! connection between the two processes, the requester creates a segment and passes its file descriptor to the
+//! peer. For later connections, in either direction, they use other VIs of this segment. If all VIs that the
+//! requester may use are in use, it creates another segment. A process that connects to itself takes the same
+//! steps, but passes no file descriptor.
 //!
 //! A forked child cannot use its parent's VIs, but can open NICs and connect VIs of its own.
 
@@ -69,8 +72,8 @@ fn receive(
         match socket.receive(buf) {
             Ok(received) if received.len == 0 => return Ok(None),
             Ok(received) => return Ok(Some(received)),
-            // The other end closed before it had read everything. Its earlier messages are still readable. If there are
-            // none, the next receive returns the end.
+            // The other end closed its socket before it had read all messages of this end. Messages that the other
+            // end sent before the close are still readable. If there are none, the next receive returns length 0.
             Err(Errno::ECONNRESET) => {}
             Err(Errno::EAGAIN | Errno::EINTR) => wait_readable(socket.raw(), until)?,
             Err(e) => return Err(system("recvmsg")(e)),
@@ -114,8 +117,8 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Makes the request. Calls `attach` with the requester's end of the VI before the peer learns of the request.
-    /// Calls `attach` again with another end if the peer does not know the first end's link.
+    /// Requests the connection. Calls `attach` with the requester's end of the VI before the peer learns of the
+    /// request. If the peer does not know the link of this end, calls `attach` again with an end on a new link.
     pub(crate) fn run(
         &self,
         mut attach: impl FnMut(&Arc<Packets>, &Arc<Attachment>) -> Result<(), ConnectError>,
@@ -127,7 +130,7 @@ impl Outgoing<'_> {
             return Err(ConnectError::NotReachable("the peer belongs to another user"));
         }
         let mut buf = [0; wire::MESSAGE_MAX];
-        // The listener closed before it accepted the connection: no thread waits there any more.
+        // If the listener closed before it accepted the connection, no thread waits at the address any more.
         let welcome = receive(&socket, &mut buf, self.until)?.ok_or(ConnectError::NoMatch)?;
         const VERSION: ConnectError =
             ConnectError::NotReachable("the peer has another version of Sovia");
@@ -155,7 +158,7 @@ impl Outgoing<'_> {
                 accepted(answer, attachment)
             }
             Err(error) => {
-                // The peer may or may not have mapped the segment, so use it no more.
+                // Do not use the segment again, because the peer may or may not have mapped it.
                 drop(attachment);
                 self.hub.engine.forget(&link);
                 Err(error)
@@ -171,7 +174,8 @@ impl Outgoing<'_> {
         links.find_map(Attachment::request).map(Arc::new)
     }
 
-    /// Takes a VI of a new link. Returns the segment's descriptor, to pass to the peer.
+    /// Creates a link and takes one of its VIs. Also returns the segment's file descriptor to pass to the peer;
+    /// `None` if the peer is this process.
     fn take_new(&self, peer: Peer) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
         let (segment, fd) = crate::Segment::create().map_err(system("memfd_create or mmap"))?;
         let mut id = [0; 8];
@@ -203,14 +207,16 @@ impl Outgoing<'_> {
         let fds: Vec<_> =
             fd.iter().flat_map(|fd| [fd.raw(), self.hub.engine.doorbell().raw()]).collect();
         match socket.send(&request.write(), &fds) {
-            // A listener that has closed may have sent its answer first.
+            // If the listener has closed the socket, it may have sent its answer before the close. Read this answer
+            // below.
             Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => {}
             Err(e) => return Err(system("sendmsg")(e)),
         }
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = receive(socket, &mut buf, self.until)?.ok_or(GONE)?;
         match Answer::read(&buf[..received.len]) {
-            // The listener has not read the request, so it has not mapped the segment.
+            // Return an error, not an answer: the listener has not read the request, so it has not mapped the
+            // segment.
             Some(Answer::NobodyWaits) => Err(Answer::NobodyWaits.error()),
             Some(answer) => Ok(answer),
             None => Err(ConnectError::NotReachable("the peer has another version of Sovia")),

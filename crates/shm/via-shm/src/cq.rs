@@ -18,7 +18,7 @@ use via::error::{CqError, WaitError};
 /// # let nic = ShmNic::open("example-cq")?;
 /// # let at = |end: &[u8]| nic.address(end);
 /// let queue = nic.create_cq(64, 0)?;
-/// // Each message that a VI receives makes an entry with the VI's number.
+/// // Each message that a VI receives adds an entry with the VI's `context` to the queue.
 /// let vi = |context| {
 ///     let attach = Attach { recv: Some(&queue), context, ..Attach::default() };
 ///     nic.create_vi_with(ViAttributes::default(), attach)
@@ -81,7 +81,8 @@ impl CompletionQueue for ShmCq {
         self.0.signal(signal);
     }
 
-    /// Returns `None`: a receiver sleeps on a word of shared memory, and no descriptor reports the event.
+    /// Returns `None`, because no file descriptor reports a new entry: a waiting thread sleeps on words of shared
+    /// memory.
     fn watch(&self) -> Option<Watch> {
         None
     }

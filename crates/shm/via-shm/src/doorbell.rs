@@ -1,4 +1,4 @@
-//! Checks a descriptor that a peer passes as its doorbell.
+//! Checks a file descriptor that a peer passes as its doorbell.
 
 use sovia_sys::{Fd, call};
 

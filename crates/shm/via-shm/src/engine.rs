@@ -1,18 +1,18 @@
 //! The engine: the NIC's own thread, one per process. The engine does work that a hardware NIC would do by itself.
 //!
-//! Sends execute in their callers, and receives in the threads that look for messages, so the engine mostly sleeps. The
-//! engine wakes in these cases. In all but the last one, the peer writes to the engine's eventfd.
+//! A send executes in the thread that posts it. A receive executes in the thread that looks for messages. So the
+//! engine mostly sleeps, and wakes in these cases:
 //!
 //! - A peer has requested an RDMA that this process must execute.
-//! - A message has arrived at a VI whose program has posted a receive and makes no calls. (The program computes,
-//!   sleeps, or polls the descriptor's status or a completion queue's event.)
-//! - There is room for a waiting send whose program makes no calls.
+//! - The peer has sent a message to a VI whose program has posted a receive and makes no calls. (The program
+//!   computes, sleeps, or polls the descriptor's status or a completion queue's event.)
+//! - The peer has made room for a send that waits for room, and the program makes no calls.
 //! - A peer's process has ended.
 //!
-//! A program that polls must not pay for these wake-ups. So a VI with posted receives is first *listed*: the engine
-//! looks at it from time to time. If its program has not called since the last look, the VI becomes *armed*: senders
-//! wake the engine for it. A program that calls repeatedly disarms the VI. A process in which no thread posts, polls or
-//! sends is never woken.
+//! In the first three cases, the peer wakes the engine by a write to the engine's eventfd. If a program polls, no
+//! sender should make this write. So a VI with posted receives is first *listed*: the engine looks at the VI from
+//! time to time. If the program has not polled the VI between two of these looks, the VI becomes *armed*. Senders
+//! wake the engine when they send to an armed VI. If the program polls an armed VI repeatedly, the VI is disarmed.
 
 use crate::link::{ENGINE, Link};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +21,17 @@ use sovia_sys::{Fd, call, process};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-/// Shortest and longest time between two looks at the listed VIs, in nanoseconds.
+/// Shortest time between the engine's looks at the listed VIs, in nanoseconds. `TICK_LAST` is the longest time.
 const TICK_FIRST: u64 = 1_000_000;
 const TICK_LAST: u64 = 16_000_000;
 
-/// An object that the engine can list.
+/// An object that can be listed: the engine looks at a listed object from time to time.
 pub(crate) trait Listed: Send + Sync {
-    /// Looks at the object. Returns true if the engine should look again.
+    /// Looks at the object. Returns true if the object stays listed.
     fn tick(&self) -> bool;
 }
 
-/// An object that may need a thread that it could not start.
+/// An object that starts threads, and must try again later if the system had no more threads.
 pub(crate) trait Starts: Send + Sync {
     /// Tries again to start the thread. Returns true if no thread is missing.
     fn start(&self) -> bool;
@@ -40,21 +40,22 @@ pub(crate) trait Starts: Send + Sync {
 #[derive(Default)]
 struct Charges {
     links: Vec<Arc<Link>>,
-    /// All NICs of the process.
+    /// All NICs of the process, which start callback threads.
     starts: Vec<Weak<dyn Starts>>,
     listed: Vec<Weak<dyn Listed>>,
 }
 
 struct Shared {
     charges: Mutex<Charges>,
-    /// Wakes the engine's thread. Peers write to it, and this process does when the links or listed objects change.
+    /// Eventfd that wakes the engine's thread. A peer writes to the eventfd after an event. This process writes to
+    /// the eventfd after it has changed the links or the listed objects.
     wake: Fd,
     stop: AtomicBool,
     /// Set while some of `starts` need a thread.
     threads_wanted: AtomicBool,
 }
 
-/// Handle of the engine's thread, which ends when this is dropped.
+/// Handle of the engine's thread. The thread ends when the handle is dropped.
 pub(crate) struct Engine(Arc<Shared>);
 
 impl core::fmt::Debug for Engine {
@@ -77,7 +78,7 @@ impl Engine {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system's error if there are no more descriptors or threads.
+    /// The system's error if it cannot create another file descriptor or thread.
     pub(crate) fn start() -> std::io::Result<Engine> {
         let wake = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)
             .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
@@ -104,7 +105,7 @@ impl Engine {
         self.0.charges().links.iter().filter(|link| !link.is_dead()).cloned().collect()
     }
 
-    /// Adds a link, and watches its peer.
+    /// Adds a link. From now on the engine's thread watches the link's peer.
     pub(crate) fn keep(&self, link: Arc<Link>) {
         let mut charges = self.0.charges();
         charges.links.retain(|link| !link.is_over());
@@ -113,7 +114,7 @@ impl Engine {
         self.0.nudge();
     }
 
-    /// Removes a link that the peer no longer knows, and breaks its VIs.
+    /// Removes a link that the peer no longer knows, and breaks the connections of its VIs.
     pub(crate) fn forget(&self, link: &Arc<Link>) {
         link.died();
         self.0.charges().links.retain(|other| !Arc::ptr_eq(other, link));
@@ -125,14 +126,15 @@ impl Engine {
         self.0.nudge();
     }
 
-    /// Registers an object for [`Starts::start`], for as long as the object exists.
+    /// Registers an object whose [`Starts::start`] the engine calls after [`Engine::want_threads`].
     pub(crate) fn start_for(&self, starts: Weak<dyn Starts>) {
         let mut charges = self.0.charges();
         charges.starts.retain(|other| other.strong_count() > 0);
         charges.starts.push(starts);
     }
 
-    /// Makes the engine try from time to time to start a thread that could not be started. Takes no lock.
+    /// Makes the engine call [`Starts::start`] of each registered object from time to time, until no thread is
+    /// missing. Takes no lock.
     #[cold]
     pub(crate) fn want_threads(&self) {
         self.0.threads_wanted.store(true, Ordering::SeqCst);
@@ -147,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// Lists an object: the engine looks at it from time to time, until `tick` returns false.
+    /// Lists an object. The engine calls the object's `tick` from time to time, until `tick` returns false.
     pub(crate) fn list(&self, listed: Weak<dyn Listed>) {
         self.0.charges().listed.push(listed);
         self.0.nudge();
@@ -169,8 +171,8 @@ fn run(shared: &Shared) {
         fds.clear();
         fds.push(PollFd { fd: shared.wake.raw(), events: libc::POLLIN, revents: 0 });
         for link in &links {
-            // ppoll skips negative descriptors. The socket is watched only for its end; other code receives its
-            // messages.
+            // ppoll ignores negative file descriptors. The poll of the socket reports only that the peer has closed
+            // its end. Other code receives the socket's messages.
             let socket = link.socket.as_ref().map_or(-1, |socket| socket.raw());
             let process = link.process.as_ref().map_or(-1, |process| process.raw());
             fds.push(PollFd { fd: socket, events: 0, revents: 0 });
@@ -182,7 +184,8 @@ fn run(shared: &Shared) {
         }
         if fds[0].revents != 0 {
             let _ = call::read(shared.wake.raw(), &mut [0; 8]);
-            // The thread that rang has set a bit, even if the summary has been overwritten.
+            // The thread that wrote to the eventfd has set a VI's bit. Recompute the summaries, in case another
+            // process has overwritten them.
             for (link, side) in sides(&links) {
                 link.segment.ready_list(side, ENGINE).summarise();
             }
@@ -202,7 +205,7 @@ fn sides(links: &[Arc<Link>]) -> impl Iterator<Item = (&Arc<Link>, usize)> {
     links.iter().flat_map(|link| link.sides().map(move |side| (link, side)))
 }
 
-/// Announces sleep to the peers. Returns false if there is already an event.
+/// Announces to the peers that the engine will sleep. Returns false if a ready list already has an event.
 fn about_to_sleep(links: &[Arc<Link>]) -> bool {
     for (link, side) in sides(links) {
         link.segment.ready_list(side, ENGINE).going_to_sleep();
@@ -210,12 +213,13 @@ fn about_to_sleep(links: &[Arc<Link>]) -> bool {
     !sides(links).any(|(link, side)| link.segment.ready_list(side, ENGINE).has_news())
 }
 
-/// Starts the missing threads. Returns true if some are still missing.
+/// Starts the missing threads. Returns true if threads are still missing.
 fn start_threads(shared: &Shared) -> bool {
     if !shared.threads_wanted.swap(false, Ordering::SeqCst) {
         return false;
     }
-    // Release the lock first: an object may end here, which may take the lock.
+    // Release the lock of `charges` first: if an object's last reference is dropped here, its drop may take this
+    // lock.
     let starts = shared.charges().starts.clone();
     let waiting = starts.iter().filter_map(Weak::upgrade).filter(|one| !one.start()).count() > 0;
     if waiting {
@@ -233,7 +237,7 @@ fn look_after(shared: &Shared, tick: Option<u64>) -> Option<u64> {
 
 /// Looks at the listed objects. Returns the time until the next look.
 fn look_at_listed(shared: &Shared, tick: Option<u64>) -> Option<u64> {
-    // Release the lock first: an object may list itself again.
+    // Take the list and release the lock of `charges`, because an object may list itself again in `tick`.
     let mut listed = core::mem::take(&mut shared.charges().listed);
     if listed.is_empty() {
         return None;

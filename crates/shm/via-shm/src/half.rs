@@ -47,14 +47,15 @@ impl Half {
 
     /// Returns the overflow buffer of this direction, which the layer above uses.
     pub fn area(&self) -> Area<'_> {
-        // SAFETY: the overflow buffer lies behind the pool in the same mapping. The contract of `Half::new` keeps it
-        // mapped.
+        // SAFETY: the overflow buffer lies behind the pool in the same mapping. The contract of `Half::new` keeps
+        // this mapping.
         unsafe { Range::new(self.pool.add(POOL as usize)) }
     }
 
     /// Returns the pool and the overflow buffer of this direction as one range.
     pub fn bulk(&self) -> Bulk<'_> {
-        // SAFETY: the overflow buffer lies directly behind the pool. The contract of `Half::new` keeps both mapped.
+        // SAFETY: the overflow buffer lies directly behind the pool. The contract of `Half::new` keeps the pool and
+        // the overflow buffer mapped.
         unsafe { Range::new(self.pool) }
     }
 }
@@ -63,7 +64,7 @@ impl Half {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Entries {
-    /// Number of the next entry.
+    /// Number of the next entry to use.
     pub(crate) next: u32,
     /// Number of the first entry that, as far as the sender knows, may not be used yet.
     pub(crate) credit: u32,

@@ -1,4 +1,5 @@
-//! A hash that is equal in all processes and versions. Names are made from it.
+//! A hash function with the same results in all processes and versions. It computes a NIC's address from the NIC's
+//! name.
 
 /// Start value of FNV-1a.
 pub(crate) const START: u64 = 0xcbf2_9ce4_8422_2325;

@@ -13,12 +13,12 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub const VIS: u32 = crate::ready_list::VIS;
 /// Maximum number of ready lists of each side.
 pub const READY_LISTS: u32 = 32;
-/// Number of doorbells (descriptors) that each side passes to the other.
+/// Number of doorbells (file descriptors) that each side passes to the other.
 pub const DOORBELLS: usize = 6;
-/// Size of a direction's overflow buffer in bytes. The layer above uses it: SOVIA appends bytes to it while the window
+/// Size of a direction's overflow buffer in bytes. The sockets layer appends bytes to this buffer while the window
 /// is used up.
 pub const AREA: usize = 8 << 20;
-/// Number of words in each [`Words`] of a direction, for the layer above.
+/// Number of words in each [`Words`].
 pub const WORDS: usize = 8;
 
 /// Magic number of a Sovia segment. The low byte counts incompatible layouts.
@@ -40,14 +40,16 @@ pub struct Side {
     pub requests: AtomicU32,
     /// Set to a nonzero value once this side's process has left for good.
     pub gone: AtomicU32,
-    /// Processor, plus one, on which a thread of this side last waited.
+    /// Number (plus one) of the processor on which a thread of this side last waited.
     pub cpu: AtomicU32,
-    /// A bit for each ready list of this side that is in use, for a layer above whose forked processes share them.
+    /// A bit for each ready list of this side that is in use. Only for the sockets layer, whose forked processes
+    /// share the ready lists.
     pub taken: AtomicU32,
-    /// Process that uses each ready list, as a number of the layer above; 0 if unknown.
+    /// For each ready list, the process that uses the list, as a number that the sockets layer chooses; 0 if
+    /// unknown.
     pub takers: [AtomicU64; READY_LISTS as usize],
-    /// Changed whenever this side's registered memory changes. Data that the other side has stored about a region is
-    /// invalid then.
+    /// Changed whenever this side's registered memory changes. After a change, data that the other side has stored
+    /// about a region is invalid.
     pub regions: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.
     pub pending: [AtomicU64; VIS as usize / 64],
@@ -59,10 +61,11 @@ pub struct Side {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Direction {
-    /// Threads and ready lists of the reader. The writer notifies them when it has sent a message.
+    /// Threads and ready lists of the reader. The writer notifies these threads and ready lists when it has sent a
+    /// message.
     pub bell: Bell,
-    /// Threads and ready lists of the writer. The reader notifies them when there is room again, or the path has
-    /// changed.
+    /// Threads and ready lists of the writer. The reader notifies these threads and ready lists when there is room
+    /// again, or when the path has changed.
     pub room: Bell,
     /// The reader's credit to the writer.
     pub credit: Credit,
@@ -70,7 +73,7 @@ pub struct Direction {
     pub writer: Words,
     /// Words for the layer above, written by the reader of the direction.
     pub reader: Words,
-    /// Words for the layer above, written by the writer of the direction, but rarely.
+    /// Words for the layer above, which change rarely. The writer and the reader of the direction write them.
     pub path: Words,
 }
 
@@ -80,7 +83,7 @@ pub struct Direction {
 pub struct Words(pub [AtomicU64; WORDS]);
 
 impl Words {
-    /// Loads a word, with Acquire order: pairs with [`Words::store`].
+    /// Loads a word, with Acquire order. The load pairs with [`Words::store`].
     #[inline]
     pub fn load(&self, word: usize) -> u64 {
         self.0[word].load(Ordering::Acquire)
@@ -96,19 +99,20 @@ impl Words {
 pub(crate) const REQUESTS_AT: usize = 64 << 10;
 pub(crate) const REQUEST_SIZE: usize = 128;
 pub(crate) const DIRECTIONS_AT: usize = 256 << 10;
-/// Start of the rings, half a page after a page boundary. So the end of each ring shares a page with the start of the
-/// next ring; see [`first_entry`].
+/// Offset of the first ring in the segment: half a page behind a page boundary. So the end of each ring shares a
+/// page with the start of the next ring; see [`first_entry`].
 pub(crate) const RINGS_AT: usize = (4 << 20) + 2048;
 pub(crate) const RING_SIZE: usize = size_of::<Slot>() * SLOTS as usize;
 
-/// Returns the number of the first entry in the direction in which `from` sends, for native VIs. With these numbers the
-/// first 16 slots of a VI's two rings lie in one page, so an idle VI needs only this page. (Endpoints of sockets start
-/// at 0.)
+/// Returns the number of the first entry in the direction in which `from` sends, for native VIs. With these
+/// numbers, the first 16 entries of both of a VI's rings lie in one page. So an idle VI needs only this page for
+/// its rings. (Entries of the sockets layer's endpoints start at 0.)
 pub(crate) const fn first_entry(from: usize) -> u32 {
     if from == 0 { SLOTS - 2048 / size_of::<Slot>() as u32 } else { 0 }
 }
 
-/// Start of the lists of undelivered messages. Each list is as large as a ring, and starts at a page boundary.
+/// Offset of the lists of undelivered messages in the segment. Each list is as large as a ring, and starts at a
+/// page boundary.
 pub(crate) const UNDELIVERED_AT: usize = 21 << 20;
 pub(crate) const BULK_AT: usize = 40 << 20;
 pub(crate) const BULK_SIZE: usize = AREA + crate::pool::POOL as usize;

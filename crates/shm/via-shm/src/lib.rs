@@ -3,20 +3,22 @@
 //! The NIC is code that runs in the calling threads. Two processes share one sealed memory file, the [`Segment`]. A
 //! segment holds up to [`layout::VIS`] pairs of VIs. Each direction of a VI consists of:
 //!
-//! - A ring of 128-byte queue entries ([`ring`]). A message of up to [`ring::INLINE`] bytes travels inside its entry.
-//!   For a few bytes, only one cache line moves between the processors.
+//! - A ring of 128-byte queue entries ([`ring`]). A message of up to [`ring::INLINE`] bytes travels inside its
+//!   entry. For a message of a few bytes, only one cache line moves between the processors.
 //! - A pool ([`pool`]) for longer messages. Each VI has its own pools, so an unread VI never delays another. A pool
-//!   uses no memory until it is first written.
-//! - A list of undelivered messages, which the reader fills when it leaves the VI ([`undelivered`]).
+//!   uses no memory until the first message is written to it.
+//! - A list of undelivered messages, which the reader fills when it leaves the VI before it has read all messages
+//!   ([`undelivered`]).
 //! - Credit: the number of receives that the reader has posted, and the pool position up to which the reader has
 //!   released bytes.
-//! - A [`ready_list::Bell`]: a futex word, a count of sleeping threads, and a bit for each ready list that watches this
-//!   direction.
+//! - Two [`ready_list::Bell`]s, for the reader's waiting threads and for the writer's waiting threads. Each is a
+//!   futex word, a count of sleeping threads, and a bit for each ready list that watches this direction.
 //!
 //! The crate builds two things from these parts:
 //!
-//! - [`Endpoint`], one end of a connected VI for the sockets layer. All receives are posted from the start, and their
-//!   memory is the ring and the pool. The program's receive call copies the message out.
+//! - [`Endpoint`], one end of a connected VI for the sockets layer. The endpoint posts all its receives at the
+//!   start. Messages arrive in the ring and the pool, not in the program's memory. The program's receive call
+//!   copies the message out.
 //! - [`ShmNic`] and [`ShmVi`], the NIC and the VIs of the VI Architecture (the traits of `via`). The program registers
 //!   memory, posts descriptors and collects their completions. [`connect`] explains how two processes connect. [`vi`]
 //!   explains queues, waiting and errors.

@@ -37,13 +37,13 @@ const LIMITS: Limits =
 /// An open shared-memory NIC. The NIC connects processes of one user in one network namespace, and threads of one
 /// process.
 ///
-/// All processes that open a NIC by the same name have the same NIC. Its address is made from the name.
+/// Processes that open a NIC by the same name use the same NIC. The NIC's address is computed from its name.
 ///
 /// ```
 /// use via::{DescriptorAddress, MemAttributes, Memory, Nic, Vi, ViAttributes};
 /// use via_shm::ShmNic;
 ///
-/// // Here both ends are in one process. Usually they are in two.
+/// // In this example, one process has both ends of the connection. Usually each end has its own process.
 /// let (a, b) = (ShmNic::open("example-a")?, ShmNic::open("example-b")?);
 /// let (at_a, at_b) = (a.address(b"greeting"), b.address(b"greeting"));
 /// let (sender, receiver) =
@@ -53,7 +53,7 @@ const LIMITS: Limits =
 /// sender.connect_peer_wait()?;
 /// receiver.connect_peer_wait()?;
 ///
-/// // Post a receive for up to 100 bytes before the send: the descriptor at byte 0, the message at byte 4096.
+/// // Post a receive first. Its descriptor lies at byte 0, and its 100 bytes for the message begin at byte 4096.
 /// let target = Memory::zeroed(8192);
 /// let handle = b.register_mem(&target, MemAttributes::default())?;
 /// target.descriptor(0).unwrap().prepare(&[target.segment(4096, 100, handle)], None)?;
@@ -81,7 +81,7 @@ pub enum OpenError {
     /// The name is empty or too long.
     #[error("a NIC's name has 1 to 63 bytes")]
     Name,
-    /// The system has no more descriptors or threads.
+    /// The system cannot create another file descriptor or thread.
     #[error("cannot set up the NIC: {0}")]
     System(#[from] std::io::Error),
 }
@@ -135,19 +135,19 @@ impl ShmNic {
     }
 
     /// Sets the longest time that a thread spins in a wait before it sleeps. Applies to VIs and completion queues
-    /// created later. The default and the maximum are 50 µs. With zero, threads sleep at once.
+    /// created after this call. The default and the maximum are 50 µs. With zero, threads sleep at once.
     pub fn set_spin(&self, longest: Duration) {
         self.0.spin.set(longest);
     }
 
-    /// Returns this NIC's address with a discriminator.
+    /// Returns the address that consists of this NIC's host part and `discriminator`.
     pub fn address(&self, discriminator: &[u8]) -> NetAddress {
         NetAddress::new(&self.0.attributes.local_address, discriminator)
     }
 }
 
-/// Returns an address made from a name. The address has the form of a locally administered Ethernet address, which no
-/// hardware NIC has.
+/// Returns the host part of the addresses of the NIC named `name`. The host part has the form of a locally
+/// administered Ethernet address, which no hardware NIC has.
 fn address_of(name: &str) -> [u8; HOST_LEN] {
     let hash = hash::fnv(hash::START, name.bytes());
     let mut address = [0; HOST_LEN];
@@ -271,7 +271,7 @@ impl Nic for ShmNic {
 /// let (address, from) = (server.address(b"service"), client.address(b""));
 /// let requester = std::thread::spawn(move || {
 ///     let vi = client.create_vi(ViAttributes::default()).unwrap();
-///     // Repeat the request until the server waits.
+///     // Repeat the request until the server has called `connect_wait`.
 ///     while let Err(error) = vi.connect_request(&from, &address, None) {
 ///         assert_eq!(error, ConnectError::NoMatch);
 ///         std::thread::yield_now();
@@ -281,7 +281,7 @@ impl Nic for ShmNic {
 /// let request = server.connect_wait(&server.address(b"service"), None)?;
 /// let vi = server.create_vi(*request.remote_attributes())?;
 /// request.accept(&vi).map_err(|refused| refused.error)?;
-/// // Keep both ends until the check: when one is dropped, the other leaves the state `Connected`.
+/// // Keep both VIs: when one VI is dropped, the other one leaves the state `Connected`.
 /// let requester = requester.join().expect("a VI");
 /// assert_eq!((vi.state(), requester.state()), (ViState::Connected, ViState::Connected));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

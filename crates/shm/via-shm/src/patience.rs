@@ -6,9 +6,9 @@ use sovia_sys::clock;
 
 /// Number of looks at the queue between two looks at the clock.
 pub(crate) const LOOKS: u32 = 16;
-/// Longest and shortest time to spin, in nanoseconds. The longest is several times the cost of waking a thread. A time
-/// below the shortest is not worth saving.
+/// Longest time to spin before a sleep, in nanoseconds: several times the cost of waking a thread.
 const SPIN_MAX: u32 = 50_000;
+/// Shortest time to spin before a sleep, in nanoseconds. A shorter spin would save too little.
 const SPIN_MIN: u32 = 2_000;
 /// Time after which a sleeping thread looks again, in nanoseconds. A peer may have corrupted the words by which the
 /// thread would have been woken.
@@ -52,7 +52,8 @@ impl SpinLimit {
     }
 }
 
-/// Time for which spinning on a queue has been worthwhile, and its upper limit, in nanoseconds.
+/// Time to spin on a queue before a sleep, adapted to earlier waits, and the upper limit of this time. In
+/// nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Budget {
     now: AtomicU32,
@@ -64,8 +65,8 @@ impl Budget {
         u64::from(self.now.load(Ordering::Relaxed))
     }
 
-    /// Adapts the time to a wait that took `waited` nanoseconds. `slept` is true if the thread slept at the end of the
-    /// wait.
+    /// Adapts the time to spin to a wait that took `waited` nanoseconds. `slept` is true if the thread slept at the
+    /// end of the wait.
     pub(crate) fn learn(&self, waited: u64, slept: bool) {
         let now = self.now.load(Ordering::Relaxed);
         let next = if !slept {

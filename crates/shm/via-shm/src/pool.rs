@@ -1,26 +1,28 @@
 //! Bookkeeping of a direction's pool, the memory for messages longer than an entry.
 //!
-//! Positions count bytes since the VI's connection. A position's offset in the pool is its remainder by [`POOL`]. The
-//! writer places messages in order, never across the pool's end, and the reader releases them in order. So two numbers
-//! are the whole state: the writer's position, and the position up to which the reader has released. The writer starts
-//! over at the pool's beginning as early as possible, because that memory is probably still in the cache.
+//! Positions count bytes since the VI's connection. The offset in the pool is the position modulo [`POOL`]. The
+//! writer places messages in order, and no message crosses the pool's end. The reader releases the messages in the
+//! same order. So the whole state consists of two numbers: the writer's position, and the position up to which the
+//! reader has released bytes. The writer starts over at the pool's beginning as early as possible, because the
+//! memory there is probably still in the cache.
 
 use crate::Corrupt;
 
 /// Size of a pool in bytes of address space. Pages are allocated at the first write.
 pub const POOL: u64 = 2 << 20;
-/// Offset beyond which the writer asks if it may start over. Low for small messages: the pools of many connections
-/// should fit into a processor's cache together. Higher for large messages: each such load moves a cache line from the
-/// other processor.
+/// Offset in the pool beyond which the writer of a small message loads the reader's position, to find out if it may
+/// start over. The value is low, so that the pools of many connections fit into a processor's cache together.
 const REWIND_SMALL: u64 = 8 << 10;
+/// Like [`REWIND_SMALL`], for longer messages. The value is higher, because each load of the reader's position moves a
+/// cache line between processors.
 const REWIND: u64 = 128 << 10;
 /// Maximum length of a small message.
 const SMALL: u32 = 3 << 10;
-/// Offset beyond which the writer starts over once half of this range is free.
+/// Offset beyond which the writer starts over if the first `SOFT / 2` bytes of the pool are free.
 const SOFT: u64 = 1 << 20;
 const ALIGN: u64 = 64;
 
-/// The writer's side of a pool.
+/// The writer's state of a pool.
 ///
 /// ```
 /// use via_shm::pool::{Reader, Writer};
@@ -31,7 +33,7 @@ const ALIGN: u64 = 64;
 /// let second = writer.place(100, || released)?.expect("there is room");
 /// assert!(second >= first + 5000);
 ///
-/// // The reader has consumed both messages, and publishes the position. The writer may then use the memory again.
+/// // The reader has consumed both messages, and publishes the position. The writer may then reuse the memory.
 /// reader.take(first, 5000)?;
 /// let released = reader.take(second, 100)?;
 /// assert!(writer.is_empty(released));
@@ -85,15 +87,16 @@ impl Writer {
         if now > self.position {
             return Err(Corrupt("pool release out of range"));
         }
-        // After it has started over in an empty pool, the writer is ahead of the position that the reader last
-        // published.
+        // A writer that starts over in an empty pool counts the skipped bytes as released. So the reader may have
+        // published an earlier position than `self.released`.
         let now = now.max(self.released);
         self.released = now;
         if lap(now) == lap(self.position) {
             let empty = now == self.position && offset != 0;
             let beginning_free = offset >= SOFT && now % POOL >= SOFT / 2;
             if empty || beginning_free || offset + size > end {
-                // Start the next lap. Its free part is the range that the reader has already released.
+                // Start over at the pool's beginning. The free part reaches up to the reader's position, or up to
+                // the limit if the pool is empty.
                 let free = if empty { end } else { (now % POOL).min(end) };
                 if size <= free {
                     self.position = (lap(self.position) + 1) * POOL;
@@ -117,8 +120,8 @@ impl Writer {
         self.limit
     }
 
-    /// Sets the number of bytes, from the pool's beginning, that messages may use. Must be at least the size of the
-    /// longest message, which otherwise could never be sent.
+    /// Sets the number of bytes, from the pool's beginning, that messages may use. `limit` must be at least the
+    /// length of the longest message, because a longer message could never be sent.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit.min(POOL as u32);
     }
@@ -142,7 +145,7 @@ impl Writer {
         self.used = 0;
     }
 
-    /// Undoes the reservations made since `before`, whose messages are not sent.
+    /// Undoes all reservations made since `before` was copied. None of their messages may have been sent.
     pub fn take_back(&mut self, before: Writer) {
         (self.position, self.released) = (before.position, before.released);
     }
@@ -165,7 +168,7 @@ impl Writer {
     }
 }
 
-/// The reader's side of a pool. Computes positions from the offsets in the messages.
+/// The reader's state of a pool. Computes positions from the offsets in ring entries.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Reader {
@@ -205,7 +208,7 @@ mod tests {
     use std::collections::{HashSet, VecDeque};
 
     proptest! {
-        /// Places and releases messages in random order, and checks that live messages never overlap.
+        /// Places and releases messages in random order, and checks that unreleased messages never overlap.
         #[test]
         fn live_messages_never_overlap(
             steps in proptest::collection::vec((any::<bool>(), 1u32..100_000, 1usize..40), 1..800)
@@ -289,8 +292,8 @@ mod tests {
         }
     }
 
-    /// Visits every state that messages of a few lengths can reach. The number of states is finite, because the pool
-    /// returns to earlier states.
+    /// Visits every state that messages of a few lengths can reach. The number of states is finite, because
+    /// positions are stored relative to the lowest lap.
     #[test]
     fn no_history_lets_messages_overlap_or_the_pool_stand_still() {
         const LENGTHS: [u32; 3] = [150 << 10, 400 << 10, 1 << 20];

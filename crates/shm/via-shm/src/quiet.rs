@@ -1,42 +1,43 @@
-//! Saves the fence of a notifier that has found no sleeping thread for long.
+//! Saves the fence of a notifier that has found no sleeping thread for a long time.
 //!
-//! A *notifier* is the thread that publishes an event and then looks for sleeping threads. Between the two, the
-//! notifier needs a fence ([`crate::ready_list`]). If both ends spin, this fence is the longest part of a send. The
-//! fence waits for the message's cache line, so each message waits for the one before. So a notifier that has often
-//! found no sleeper leaves the fence to the sleepers, and says so in the `fencing` word of the [`Bell`]. A thread that
-//! announces its sleep then has the kernel execute a fence in the notifier ([`sovia_sync::fences`]). The notifier takes
-//! the fence back as soon as it finds a sleeper, so frequent sleeps cost no more than before.
+//! A *notifier* is the thread that publishes an event and then looks for sleeping threads. Between the store of the
+//! event and this look, the notifier needs a fence ([`crate::ready_list`]). If both ends spin, this fence is the
+//! longest part of a send. The fence waits for the cache line to which the message was stored, so sends cannot
+//! overlap. So a notifier that has often found no sleeper leaves the fence to the sleepers. It records this mode in
+//! the `fencing` word of the [`Bell`]. A thread that announces its sleep then makes the kernel execute a fence in
+//! the notifier's thread ([`sovia_sync::fences`]). The notifier takes the fence back as soon as it finds a sleeper.
+//! So frequent sleeps cost no more than without this module.
 //!
 //! The changes between the two modes are safe:
 //!
-//! - *The notifier leaves its fence to the sleepers.* It stores this mode, executes one last fence, and then no more.
-//!   If a thread announces its sleep and does not see the mode, the thread announced before that last fence. So the
-//!   notifier sees the announcement.
-//! - *The notifier takes its fence back.* It stores this mode, executes a fence, and looks again. If a thread announces
-//!   its sleep and sees this mode, the notifier sees the thread, or the thread sees the published event.
+//! - *The notifier leaves its fence to the sleepers.* It stores this mode, executes one last fence, and then no
+//!   more. A sleeper that does not see this mode announced its sleep before that last fence. So the notifier sees
+//!   the announcement.
+//! - *The notifier takes its fence back.* It stores this mode, executes a fence, and looks again. If a sleeper sees
+//!   this mode, the notifier sees the sleeper's announcement, or the sleeper sees the published event.
 //!
-//! `crates/base/sync/tests/membarrier` checks every interleaving of the two, with store buffers.
+//! `crates/base/sync/tests/membarrier` checks every interleaving of a notifier and a sleeper, with store buffers.
 
 use crate::ready_list::{Bell, Listeners};
 use core::cell::Cell;
 use sovia_sync::fences;
 
-/// Number of looks in a row without a sleeper before the notifier leaves its fence to the sleepers. So many saved
-/// fences cost more than the kernel's fence at the first sleep (a few microseconds).
+/// Number of looks in a row without a sleeper before the notifier leaves its fence to the sleepers. This number of
+/// fences costs more than the kernel's fence at the first sleep (a few microseconds).
 const ENOUGH: u32 = if cfg!(loom) { 1 } else { 1 << 10 };
 
-/// The notifier's own record of how often it has found no sleeper. Lies outside the segment.
+/// The notifier's own count of looks that found no sleeper. The count lies outside the segment.
 #[derive(Debug, Clone, Default)]
 #[repr(C)]
 pub struct Quiet {
     /// Number of looks in a row without a sleeper; [`ENOUGH`] while the fence is left to the sleepers.
     looks: Cell<u32>,
-    /// Set if the notifier may not rely on the sleepers' process for a fence.
+    /// Set if the notifier must not rely on the sleepers' process for a fence.
     keeps: Cell<bool>,
 }
 
 impl Quiet {
-    /// Makes the notifier execute its own fences for good.
+    /// Makes the notifier always execute its own fences.
     pub fn keep(&self) {
         self.keeps.set(true);
     }
@@ -51,14 +52,14 @@ impl Quiet {
         if self.finds_none(bell) { None } else { self.take_back(bell) }
     }
 
-    /// Returns true if the fence is left to the sleepers and there is no sleeper and no ready list. Returns false in
-    /// the other mode.
+    /// Returns true if the fence is left to the sleepers and there is no sleeper and no ready list. Returns false
+    /// while the notifier executes the fence.
     #[inline(always)]
     pub fn finds_none(&self, bell: &Bell) -> bool {
         if self.looks.get() < ENOUGH {
             return false;
         }
-        // SYNC: pairs with `heavy` in the thread that announces its sleep.
+        // SYNC: pairs with `fences::heavy` in the thread that announces its sleep.
         fences::light();
         bell.listeners().is_none() && bell.is_fence_left()
     }
@@ -67,8 +68,8 @@ impl Quiet {
     fn look_fenced(&self, bell: &Bell) -> Option<Listeners> {
         let found = bell.look();
         let looks = if found.is_none() { self.looks.get() + 1 } else { 0 };
-        // Change the mode in `bell` first, then store the count. If the thread dies in between, the notifier executes
-        // too many fences, never too few.
+        // Change the mode in `bell` first, then store the count. If the thread dies between these two steps, the
+        // notifier executes too many fences, never too few.
         self.looks.set(if looks < ENOUGH || !self.keeps.get() && may_leave(bell) {
             looks
         } else {

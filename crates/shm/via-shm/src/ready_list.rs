@@ -1,14 +1,16 @@
-//! Waits for a direction of a VI: which threads and ready lists wait, and how a notifier wakes them.
+//! Waiting for events in a direction of a VI: which threads and ready lists wait, and how a notifier wakes the
+//! waiting threads.
 //!
-//! There are two kinds of waiting. A thread blocked on one VI sleeps on the futex word of that direction ([`Bell`]). An
-//! epoll instance, or a call of poll or select, waits for many VIs by a [`ReadyList`]. A ready list is a bitmap of VIs
-//! with events, and a flag that is set while its owner sleeps. So the cost of a look grows with the number of ready
-//! VIs, not with the number of watched VIs.
+//! There are two kinds of waiting. A thread that waits for one VI sleeps on the futex word of that direction
+//! ([`Bell`]). An epoll instance, or a call of poll or select, waits for many VIs by a [`ReadyList`]. A ready list
+//! is a bitmap of VIs with events, and a flag that is set while the list's owner sleeps. So the cost of finding
+//! events grows with the number of ready VIs, not with the number of watched VIs.
 //!
-//! One protocol prevents missed wake-ups for both kinds. The sleeper stores "I sleep", executes a full fence, looks for
-//! events once more, and sleeps. The notifier stores the event, executes a full fence, and loads the "I sleep" word. At
-//! least one of the two sees the other's store. (`tests/loom` checks this, and that it fails without the fences.) A
-//! notifier that has found no sleeper for long leaves its fence to the sleepers ([`crate::quiet`]).
+//! One protocol prevents missed wake-ups for both kinds of waiting. The sleeper stores an announcement of its
+//! sleep, executes a full fence, looks for events once more, and sleeps. The notifier stores the event, executes a
+//! full fence, and loads the announcement. So the sleeper sees the event, or the notifier sees the announcement.
+//! (`tests/loom` checks this protocol. It also checks that the protocol fails without the fences.) A notifier that
+//! has found no sleeper for a long time leaves its fence to the sleepers ([`crate::quiet`]).
 
 use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
 use sovia_sync::fences::{self, Reach};
@@ -18,12 +20,12 @@ use sovia_sys::{call, clock};
 pub const VIS: u32 = 1024;
 const WORDS: usize = (VIS / 64) as usize;
 
-/// The threads and ready lists of a direction that a notifier wakes after an event. Other threads write to it only
-/// around their sleeps, so it normally stays in the notifier's cache.
+/// The threads and ready lists that a notifier wakes after an event in a direction. Other threads write to these
+/// words only when they begin or end a wait. So the words normally stay in the notifier's cache.
 ///
-/// An announced sleep counts until a notifier has woken the sleepers after the announcement. Nothing else takes an
-/// announcement back. A thread may die in its sleep, be cancelled, or announce its sleep only after the VI's next
-/// connection has begun. Each case costs one unneeded wake-up, and never loses one.
+/// An announced sleep counts until a notifier wakes the sleepers. The sleeping thread itself never takes its
+/// announcement back. It may die while it sleeps, be cancelled, or announce its sleep after the VI's next
+/// connection has begun. Each of these cases causes one unneeded wake-up, and never a missed one.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bell {
@@ -32,9 +34,11 @@ pub struct Bell {
     who: AtomicU64,
     /// Futex word. Changed at each wake-up.
     word: AtomicU32,
-    /// Number of announced sleeps that are over.
+    /// Number of announced sleeps that a notifier has ended. No thread sleeps while the low half of `who` has this
+    /// value.
     rung: AtomicU32,
-    /// Which side executes the notifier's fence: [`BY_RINGER`], [`BY_SLEEPER`] or [`REFUSED`].
+    /// Says whether the notifier or a sleeper executes the notifier's fence: [`BY_RINGER`], [`BY_SLEEPER`] or
+    /// [`REFUSED`].
     fencing: AtomicU32,
     /// Time, in [`clock::ticks`], when a notifier last set the VI's bit in a ready list.
     #[cfg(not(loom))]
@@ -43,12 +47,12 @@ pub struct Bell {
 
 /// The notifier executes the fence.
 const BY_RINGER: u32 = 0;
-/// A thread that announces a sleep has the kernel execute the fence in the notifier.
+/// A thread that announces a sleep makes the kernel execute the fence in the notifier's thread.
 const BY_SLEEPER: u32 = 1;
-/// The notifier executes the fence for good, because the kernel has refused to do so for a sleeper.
+/// The notifier always executes the fence, because the kernel has refused to execute it for a sleeper.
 const REFUSED: u32 = 2;
-/// Time that a thread waits, once, before its sleep if the kernel has refused the fence. By then the stores of the
-/// notifier's processor have reached memory, and the notifier's later looks find the thread's announcement.
+/// Time in nanoseconds that a thread waits if the kernel refuses the fence. After this time, the earlier stores of
+/// the notifier have reached memory, and the notifier's later looks see the thread's announcement.
 const WITHOUT_FENCE_NS: u64 = 20_000_000;
 
 /// Sleeping threads and ready lists that [`Bell::look`] found.
@@ -90,15 +94,16 @@ impl Bell {
         Some(Listeners { sleepers: who as u32 != rung, ready_lists: (who >> 32) as u32 })
     }
 
-    /// Leaves the notifier's fence to the sleepers. Returns false if the kernel has refused such a fence before. The
-    /// notifier's later looks are ordered after this call.
+    /// Leaves the notifier's fence to the sleepers. Returns false if the kernel has refused such a fence before.
+    /// Executes one last fence after the change.
     pub(crate) fn leave_fence_to_sleepers(&self) -> bool {
         let (from, to) = (BY_RINGER, BY_SLEEPER);
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         let found = self.fencing.compare_exchange(from, to, success, failure);
         // SYNC: pairs with the fence in `announced`, in a thread that announces its sleep.
         fence(Ordering::SeqCst);
-        // The word may be `BY_SLEEPER` already: a thread may have stored it and died before it recorded the change.
+        // `fencing` is already `BY_SLEEPER` if a thread stored this value and died before its `Quiet` recorded the
+        // change.
         matches!(found, Ok(_) | Err(BY_SLEEPER))
     }
 
@@ -115,8 +120,9 @@ impl Bell {
         let _ = self.fencing.compare_exchange(from, to, success, failure);
     }
 
-    /// Orders the calling thread's announcement (of a sleep or of a ready list) before its next look. The notifier then
-    /// wakes this thread for each event published from here on, and this thread sees each earlier event.
+    /// Executes the fence between the calling thread's announcement (of a sleep or of a ready list) and its next
+    /// look for events. That look sees each event that was published before this call. The notifier of each later
+    /// event sees the announcement.
     fn announced(&self) {
         // SYNC: pairs with the notifier's fence in `look` or in `leave_fence_to_sleepers`.
         fence(Ordering::SeqCst);
@@ -128,7 +134,7 @@ impl Bell {
     #[cold]
     #[inline(never)]
     fn fence_ringer(&self) {
-        // SYNC: pairs with `light` in the notifier.
+        // SYNC: pairs with `fences::light` in the notifier.
         if !fences::heavy(Reach::Host) {
             self.fencing.store(REFUSED, Ordering::SeqCst);
             let end = clock::now_ns() + WITHOUT_FENCE_NS;
@@ -143,21 +149,22 @@ impl Bell {
         &self.word
     }
 
-    /// Announces a sleep. The caller then looks for events once more. The caller sleeps on the value of [`Bell::word`]
-    /// that it loaded before this call.
+    /// Announces a sleep. The caller must load [`Bell::word`] before this call, and look for events once more after
+    /// it. If the look finds no event, the caller sleeps while the word has the loaded value.
     pub fn going_to_sleep(&self) {
-        // Add to the low half only: a wrap-around of the count must not change the ready lists' bits.
+        // Add to the low half only: a wrap-around of the count must not change the bits of the ready lists in the
+        // high half.
         let next = |who: u64| who & !u64::from(u32::MAX) | u64::from((who as u32).wrapping_add(1));
         let _ = self.who.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |who| Some(next(who)));
         self.announced();
         point(At::Sleeping);
     }
 
-    /// Wakes the threads that sleep on the futex word; `wake` makes the kernel's call.
+    /// Wakes the threads that sleep on the futex word; `wake` makes the system call.
     pub(crate) fn wake_by(&self, wake: impl FnOnce()) {
-        // SYNC: load `who`, change `word`, wake, then store `rung`, all SeqCst. A thread counted here loaded the word
-        // before its announcement. So either it sees the changed word, or it sleeps and `wake` wakes it. Only then is
-        // its sleep over.
+        // SYNC: the order is: load `who`, change `word`, wake, store `rung`. All accesses are SeqCst. Each thread
+        // that `announced` counts has loaded the word before it announced its sleep. So the thread finds the word
+        // changed and does not sleep, or `wake` wakes it. Only after that does `rung` count its sleep as over.
         let announced = self.who.load(Ordering::SeqCst) as u32;
         self.ring();
         wake();
@@ -172,33 +179,33 @@ impl Bell {
         });
     }
 
-    /// Like `wake` outside loom; the argument replaces the kernel's call.
+    /// Like `wake` outside loom; the argument replaces the system call.
     #[cfg(loom)]
     pub fn wake(&self, wake: impl FnOnce()) {
         self.wake_by(wake);
     }
 
-    /// Records the time. Call it just before setting the VI's bit in a ready list.
+    /// Stores the current time in `marked`. Call it just before setting the VI's bit in a ready list.
     #[cfg(not(loom))]
     #[inline]
     pub fn note_mark(&self) {
         self.marked.store(clock::ticks(), Ordering::Relaxed);
     }
 
-    /// Returns the time, in [`clock::ticks`], of the last [`Bell::note_mark`]. The notifier wrote this value, so use it
-    /// only to order events.
+    /// Returns the time, in [`clock::ticks`], of the last [`Bell::note_mark`]. A faulty notifier may have stored
+    /// any value, so use the time only to order events.
     #[cfg(not(loom))]
     #[inline]
     pub fn marked(&self) -> u64 {
         self.marked.load(Ordering::Relaxed)
     }
 
-    /// Returns the ready lists that watch this direction, a bit for each.
+    /// Returns a bitmap of the ready lists that watch this direction.
     pub fn watchers(&self) -> u32 {
         (self.who.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Changes the futex word. Threads that spin look at this word.
+    /// Changes the futex word, for threads that spin on it. Wakes no sleeping thread.
     pub fn ring(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
     }
@@ -214,7 +221,7 @@ impl Bell {
         self.who.fetch_and(!(1 << (32 + (index & 31))), Ordering::SeqCst);
     }
 
-    /// Removes all sleepers and ready lists, for the VI's next generation.
+    /// Removes all sleepers and ready lists before the VI's next generation.
     pub fn clear(&self) {
         self.who.store(0, Ordering::SeqCst);
         self.rung.store(0, Ordering::SeqCst);
@@ -222,15 +229,15 @@ impl Bell {
     }
 }
 
-/// Notifies the waiters of `bell`. Wakes sleeping threads, and calls `ring` with a bitmap (never 0) of the ready lists
-/// to notify. Call it after publishing the event.
+/// Wakes the threads that sleep on `bell`. If ready lists watch the direction, calls `ring` with a bitmap of them.
+/// Call this function after publishing the event.
 #[cfg(not(loom))]
 #[inline]
 pub fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
     tell_found(bell, bell.look(), ring);
 }
 
-/// Like [`tell`], for waiters that the caller has already looked up.
+/// Like [`tell`], for sleeping threads and ready lists that the caller has already found by [`Bell::look`].
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnce(u32)) {
@@ -274,8 +281,9 @@ impl ReadyList {
         }
     }
 
-    /// Sets the bit of `vi`, on behalf of the notifier. Returns the number of the doorbell to ring, if the owner
-    /// sleeps. The caller must have published the event before, and executed [`Bell::look`]'s fence.
+    /// Sets the bit of `vi`. If the owner sleeps on a doorbell, returns the number of the doorbell to ring. If the
+    /// owner sleeps on the list's futex word, wakes the owner. Before this call, the notifier must publish the
+    /// event and execute the fence of [`Bell::look`].
     #[inline]
     pub fn notify(&self, vi: u32) -> Option<u32> {
         self.notify_after(vi, || {})
@@ -286,8 +294,8 @@ impl ReadyList {
     pub fn notify_after(&self, vi: u32, first: impl FnOnce()) -> Option<u32> {
         let word = (vi / 64) as usize % WORDS;
         let bit = 1u64 << (vi % 64);
-        // If the bit is set, the owner has yet to clear the bit and looks at the VI afterwards. The fence in `look`
-        // ensures that the owner then sees the event.
+        // If the bit is already set, the owner will clear the bit and then look at the VI. The fence in
+        // `Bell::look` ensures that this look sees the event.
         if self.ready[word].load(Ordering::Relaxed) & bit == 0 {
             first();
             self.ready[word].fetch_or(bit, Ordering::SeqCst);
@@ -303,8 +311,8 @@ impl ReadyList {
         }
     }
 
-    /// Marks the owner awake. Only the first of several notifiers continues: it wakes the futex, or returns the
-    /// doorbell to ring.
+    /// Marks the owner awake. If several notifiers call this function, only the first one wakes the futex or
+    /// returns the doorbell to ring.
     fn ring(&self, asleep: u32) -> Option<u32> {
         let first =
             self.sleeping.compare_exchange(asleep, AWAKE, Ordering::SeqCst, Ordering::Relaxed);
@@ -319,13 +327,13 @@ impl ReadyList {
         Some(self.doorbell.load(Ordering::Relaxed))
     }
 
-    /// Returns true if a VI may have an event, by one load.
+    /// Returns true if a VI may have an event. Costs one load.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.summary.load(Ordering::Relaxed) != 0
     }
 
-    /// Clears all bits and calls `each` with the number of each VI, so that `each` looks at the VI.
+    /// Clears all bits. Calls `each` with the number of each VI whose bit was set.
     #[inline]
     pub fn drain(&self, mut each: impl FnMut(u32)) {
         if !self.has_news() {
@@ -357,8 +365,8 @@ impl ReadyList {
         point(At::Sleeping);
     }
 
-    /// Like [`ReadyList::going_to_sleep`], for a thread that sleeps on [`ReadyList::sleep_word`] and not on a doorbell.
-    /// Returns the word's value until the next notification.
+    /// Like [`ReadyList::going_to_sleep`], for a thread that sleeps on [`ReadyList::sleep_word`] and not on a
+    /// doorbell. Returns the value that the word keeps until the next notification.
     #[cfg(not(loom))]
     pub fn going_to_sleep_on_word(&self) -> u32 {
         self.sleeping.store(ASLEEP_ON_WORD, Ordering::SeqCst);
@@ -367,22 +375,22 @@ impl ReadyList {
         ASLEEP_ON_WORD
     }
 
-    /// Returns the futex word that a notifier changes.
+    /// Returns the futex word on which the owner may sleep. A notifier changes this word.
     #[cfg(not(loom))]
     pub fn sleep_word(&self) -> &AtomicU32 {
         &self.sleeping
     }
 
-    /// Stores which doorbell wakes the owner, if it has changed. Call it before a sleep: a ring of another doorbell
-    /// would be lost.
+    /// Stores the number of the doorbell that wakes the owner. Call it before a sleep, because a notifier rings
+    /// only the doorbell with the stored number.
     pub fn rung_by(&self, doorbell: u32) {
         if self.doorbell.load(Ordering::Relaxed) != doorbell {
             self.doorbell.store(doorbell, Ordering::SeqCst);
         }
     }
 
-    /// Recomputes the summary from the bits. `drain` would not find a bit that is missing in the summary, and notifiers
-    /// would not set the bit again.
+    /// Adds to the summary each word that has bits, in case another process has overwritten the summary. `drain`
+    /// ignores a word that is missing in the summary, and a notifier does not set a bit again that is already set.
     pub fn summarise(&self) {
         for (i, word) in self.ready.iter().enumerate() {
             if word.load(Ordering::SeqCst) != 0 {
@@ -391,7 +399,7 @@ impl ReadyList {
         }
     }
 
-    /// Takes the announced sleep back.
+    /// Marks the owner awake, after an announced sleep.
     #[inline]
     pub fn awake(&self) {
         if self.sleeping.load(Ordering::Relaxed) != AWAKE {

@@ -16,17 +16,18 @@ const ACCEPTED: u32 = 2;
 const CLAIMED: u32 = 3;
 const CLOSED_REQUESTER: u32 = 1 << 8;
 const CLOSED_ACCEPTOR: u32 = 1 << 9;
-/// Set if memory of the VI stays allocated for the number's next connection. [`Segment::give_back`] returns this memory
-/// once the number is free. The flag stays set over the VI's generations.
+/// Set if memory of the VI stays allocated for the next connection that uses the VI's number.
+/// [`Segment::give_back`] returns this memory to the kernel while the number is free. A new generation keeps the
+/// flag.
 const USED: u32 = 1 << 10;
-/// Set if an end that has left had used much memory.
+/// Set if an end has used much memory and has left.
 const MUCH: u32 = 1 << 11;
-/// One generation, in the upper half of a state. The generation shows that a request was withdrawn and made again for
-/// another connection, after a thread had read the state.
+/// One generation; the upper half of a state counts generations. If a request is withdrawn and its VI is requested
+/// again, the generation changes. So a thread that has read the old state notices the change.
 const LIFE: u32 = 1 << 16;
 const LIVES: u32 = !(LIFE - 1);
 
-/// State of a request, as its requester sees it.
+/// State of a request, for its requester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The other end has not answered yet.
@@ -37,8 +38,8 @@ pub enum Progress {
     Gone,
 }
 
-/// A request of the other side, with the state at which it was read. [`Segment::accept`] fails if the state has
-/// changed.
+/// A request of the other side, with the request's state when it was read. [`Segment::accept`] fails if the state
+/// has changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
     /// Number of the VI that the request is for.
@@ -46,19 +47,20 @@ pub struct Pending {
     state: u32,
 }
 
-/// How much memory of its direction an end has used, when it leaves the VI.
+/// Amount of its direction's memory that an end has used when it leaves the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Used {
-    /// Too little to return any to the kernel.
+    /// Too little memory to be worth returning to the kernel.
     Little,
-    /// Memory that may stay allocated for a while. The number's next connection probably uses as much, and new pages
-    /// cost more than the copy of the bytes.
+    /// An amount that may stay allocated for a while. The next connection that uses the VI's number probably needs
+    /// as much. New pages cost more than the copying of the bytes.
     ForNow,
-    /// Memory that the end which leaves last returns to the kernel at once.
+    /// An amount that the end which leaves last returns to the kernel at once.
     Much,
 }
 
-/// VIs below this number may keep memory for a while. (A request takes the lowest free number.)
+/// VIs with lower numbers than this may keep memory while they are free. A request takes the lowest free number, so
+/// these VIs are used most.
 const STAYS: u32 = 16;
 
 fn owner(vi: u32) -> SideIndex {
@@ -72,8 +74,8 @@ fn is_free(state: u32) -> bool {
 }
 
 impl Segment {
-    /// Takes a free VI of this side's half and requests a connection under `discriminator`. Returns `None` if all are
-    /// in use.
+    /// Takes a free VI from this side's half of the numbers, and requests a connection under `discriminator`.
+    /// Returns `None` if all these VIs are in use.
     pub fn request_connection(
         &self,
         side: SideIndex,
@@ -82,9 +84,9 @@ impl Segment {
         self.request_connection_on(side, discriminator, |_| true, |_| {})
     }
 
-    /// Like [`Segment::request_connection`], but takes only a VI for which `reserve` returns true. The caller keeps its
-    /// own record of VIs in use, because the peer may have corrupted the table. Calls `free` for a reserved VI that is
-    /// in use according to the table.
+    /// Like [`Segment::request_connection`], but takes only a VI for which `reserve` returns true. The caller keeps
+    /// its own record of VIs in use, because the peer may have corrupted the table. If the table says that a
+    /// reserved VI is in use, calls `free` for this VI and tries another one.
     pub fn request_connection_on(
         &self,
         side: SideIndex,
@@ -117,14 +119,15 @@ impl Segment {
         Some(vi)
     }
 
-    /// Claims `vi` if it is free. Returns true if it did. The claimed state keeps a forked relative of this process
-    /// from claiming the same VI.
+    /// Claims `vi` and returns true. Returns false if an end still uses `vi`. The claimed state keeps a forked
+    /// relative of this process from claiming the same VI.
     fn claim(&self, vi: u32) -> bool {
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Relaxed);
         let free = is_free(seen);
         let life = match (seen & LIVES).wrapping_add(LIFE) {
-            // The generations wrap around to 2, because 1 means that the VI's memory is still unused.
+            // The count of generations wraps around to 2, because generation 1 means that the VI's memory is still
+            // unused.
             0 => 2 * LIFE,
             life => life,
         };
@@ -192,7 +195,7 @@ impl Segment {
                 for (bytes, word) in discriminator.chunks_exact_mut(8).zip(&entry.words) {
                     bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
                 }
-                // The words are consistent only if the state, with its generation, is unchanged after they were read.
+                // The words belong to one request only if the state is still the same after all words were loaded.
                 fence(Ordering::Acquire);
                 if entry.state.load(Ordering::Relaxed) == state {
                     each(Pending { vi, state }, &discriminator);
@@ -201,19 +204,21 @@ impl Segment {
         }
     }
 
-    /// Returns the other side's request for `vi`, for an end that knows the VI's number.
+    /// Returns the other side's unanswered request for `vi`, if there is one. For a caller that knows the VI's
+    /// number.
     pub fn requested(&self, side: SideIndex, vi: u32) -> Option<Pending> {
         let state = self.request(vi).state.load(Ordering::Acquire);
         (owner(vi) == side ^ 1 && state & PHASE == REQUESTED).then_some(Pending { vi, state })
     }
 
-    /// Returns the number of requests that the other side has ever made. If unchanged, there is no new request.
+    /// Returns the number of requests that the other side has ever made. While this number is unchanged, there is
+    /// no new request.
     pub fn requests_seen(&self, side: SideIndex) -> u32 {
         self.side(side ^ 1).requests.load(Ordering::Acquire)
     }
 
-    /// Accepts a request of the other side. Returns false if the requester has withdrawn it, even if there is a new
-    /// request for the same VI.
+    /// Accepts a request of the other side. Returns false if the requester has withdrawn this request, even if
+    /// there is a new request for the same VI.
     pub fn accept(&self, side: SideIndex, request: Pending) -> bool {
         let Pending { vi, state } = request;
         let accepted = state & (LIVES | USED) | ACCEPTED;
@@ -230,9 +235,10 @@ impl Segment {
         taken
     }
 
-    /// Marks that this end has left the VI for good. The VI is free once both ends have left. `used` says how much of
-    /// its direction's memory this end has used. If either end has used much, the end that leaves last returns memory
-    /// to the kernel before the VI becomes free. Each bulk range then keeps its first `keep` bytes.
+    /// Marks that this end has left the VI for good. The VI is free once both ends have left. `used` says how much
+    /// of its direction's memory this end has used. If either end has used much, the end that leaves last returns
+    /// memory to the kernel before the VI becomes free. Each pool and each overflow buffer of the VI then keeps its
+    /// first `keep` bytes.
     pub fn leave(&self, side: SideIndex, vi: u32, used: Used, keep: usize) {
         let (closed, theirs) = if owner(vi) == side {
             (CLOSED_REQUESTER, CLOSED_ACCEPTOR)
@@ -248,8 +254,8 @@ impl Segment {
         point(At::GivingBack);
         let state = &self.request(vi).state;
         let mut seen = state.load(Ordering::Acquire);
-        // A correct peer changes the state once. The limit keeps a peer that changes it again and again from blocking
-        // this loop.
+        // A correct peer changes the state at most once during this loop. The limit ends the loop even if a faulty
+        // peer changes the state again and again.
         for _ in 0..16 {
             if seen & theirs != 0 {
                 if (seen | mine) & MUCH != 0 {
@@ -269,9 +275,9 @@ impl Segment {
         state.fetch_or(mine, Ordering::AcqRel);
     }
 
-    /// Returns to the kernel the memory that free VIs of this side have kept for a while: all beyond `keep` bytes in
-    /// each bulk range. `reserve` and `free` are used as in [`Segment::request_connection_on`], but `free` is called
-    /// for each reserved VI. Returns true if a VI that may keep memory is in use.
+    /// Returns to the kernel the memory that free VIs of this side have kept. Each pool and each overflow buffer
+    /// keeps its first `keep` bytes. `reserve` and `free` are used as in [`Segment::request_connection_on`], but
+    /// `free` is called for each reserved VI. Returns true if a VI of this side that may keep memory is in use.
     pub fn give_back(
         &self,
         side: SideIndex,
@@ -375,7 +381,7 @@ mod tests {
             assert_eq!(live(used), vi);
             assert_eq!(*byte(), 7);
         }
-        // A request that was withdrawn keeps the memory, too.
+        // A VI whose request was withdrawn keeps its memory, too.
         assert_eq!(segment.request_connection(0, &[1; DISCRIMINATOR]), Some(vi));
         assert!(segment.withdraw(0, vi));
         assert_eq!(*byte(), 7);

@@ -1,10 +1,10 @@
 //! The queue of one direction of a VI: entries in shared memory, with one writer and one reader.
 //!
-//! Entry `n` (counted from 0, or from `first_entry`, since the VI's connection) lies in slot `n % SLOTS`. The writer
-//! fills the slot and stores its tag, `n + 1`, last. The reader takes the slot once the tag is `n + 1`. So a short
-//! message and its tag share one cache line, and the reader loads no other line. The writer may reuse a slot once the
-//! reader has posted a receive for the slot. [`Credit`] counts posted receives. The writer loads this count only after
-//! it has used up the receives that it knows of.
+//! Entry `n` lies in slot `n % SLOTS`. The first entry of a connection has number 0, or `first_entry` on a native
+//! VI. The writer fills the slot and stores the slot's tag, `n + 1`, last. The reader takes the entry once the tag
+//! is `n + 1`. A short message and its tag share one cache line, so the reader loads no other line. The writer may
+//! reuse a slot once the reader has posted a receive for the slot. [`Credit`] holds the number of posted receives.
+//! The writer loads this number only after it has used up the receives that it knows of.
 
 mod words;
 
@@ -62,7 +62,8 @@ impl Slot {
         self.head.load(Ordering::Acquire) as u32 == n.wrapping_add(1)
     }
 
-    /// Returns true if the slot's tag is the one that precedes entry `n`. A relaxed load, which orders nothing.
+    /// Returns true if the slot still has the tag that precedes entry `n`. Uses a relaxed load, which orders no
+    /// other access.
     #[inline]
     pub fn awaits(&self, n: u32) -> bool {
         is_before(n, self.head.load(Ordering::Relaxed) as u32)
@@ -77,7 +78,8 @@ impl Slot {
     /// Like [`Slot::read`], but returns the slot's tag as the error if the slot does not hold entry `n`.
     #[inline]
     pub(crate) fn read_or(&self, n: u32) -> Result<Entry, u32> {
-        // SYNC: pairs with the Release store in `publish`, so the loads below see the entry's other words.
+        // SYNC: pairs with the Release store in `publish`, so the later loads of `more` and `words` see the
+        // published entry.
         let head = self.head.load(Ordering::Acquire);
         if head as u32 != n.wrapping_add(1) {
             return Err(head as u32);
@@ -91,8 +93,8 @@ impl Slot {
         })
     }
 
-    /// Copies up to `out.len()` bytes of an inline message to `out`, from byte `from` on.
-    /// Stops at [`INLINE`]. Returns the number of bytes copied.
+    /// Copies bytes of an inline message to `out`, from byte `from` of the message on. Stops at the end of `out` or
+    /// at byte [`INLINE`] of the message. Returns the number of bytes copied.
     #[inline]
     pub fn copy_out(&self, from: usize, out: &mut [u8]) -> usize {
         let n = out.len().min(INLINE.saturating_sub(from));
@@ -117,10 +119,11 @@ impl Slot {
         n
     }
 
-    /// Copies `bytes`, at most [`INLINE`], into the entry.
+    /// Copies `bytes` into the entry. `bytes.len()` must be at most [`INLINE`].
     ///
-    /// Writes the second cache line first. The reader polls the first line, so the stores to the first line and to the
-    /// tag should be close together. Otherwise the line moves between the processors twice.
+    /// Writes the second cache line first. The reader polls the first line, so the stores to the first line and to
+    /// the tag should be close together. If the reader loads the first line between these stores, this line moves
+    /// between the processors twice.
     #[inline]
     pub fn copy_in(&self, bytes: &[u8]) {
         if let Some((first, second)) = bytes.split_at_checked(FIRST_LINE) {
@@ -134,7 +137,7 @@ impl Slot {
     /// Like [`Slot::copy_in`], but copies from the program's memory.
     ///
     /// # Errors
-    /// [`BadAddress`] if some of `bytes` cannot be read. The caller must not publish the entry then.
+    /// [`BadAddress`] if some of `bytes` cannot be read. In this case the caller must not publish the entry.
     #[inline]
     pub fn copy_in_checked(&self, bytes: UserSlice<'_>) -> Result<(), BadAddress> {
         let mut fault = access::Fault::none();
@@ -169,8 +172,8 @@ impl Slot {
                 at += 8;
             }
             if let (true, Some(word)) = (at < n, words.next()) {
-                // SAFETY: the `n - at` bytes at `at` are within the program's buffer `out`, and the loop has left 1 to
-                // 7 of them.
+                // SAFETY: the `n - at` bytes at `at` are within the program's buffer `out`, and `n - at` is 1 to 7
+                // after the loop.
                 unsafe {
                     unpack_checked(
                         word.load(Ordering::Relaxed),
@@ -207,26 +210,26 @@ impl Slot {
         point(At::Published);
     }
 
-    /// Empties the slot, for the VI's next generation.
+    /// Empties the slot before the VI's next generation.
     pub fn clear(&self) {
         self.head.store(0, Ordering::Relaxed);
     }
 }
 
-/// Returns true if a slot has tag `tag` just before entry `n`: the tag of one lap earlier, or 0 in the first lap. Any
-/// other tag means that the writer has written an invalid entry.
+/// Returns true if entry `n`'s slot has tag `tag` until entry `n` is published. This is the tag of the entry one
+/// lap earlier, or 0 in the first lap. If the tag is neither this one nor that of entry `n`, the slot is corrupt.
 #[inline]
 pub(crate) fn is_before(n: u32, tag: u32) -> bool {
     tag == n.wrapping_add(1).wrapping_sub(SLOTS) || tag == 0 && n < SLOTS
 }
 
-/// The reader's credit to the writer of a direction. The reader writes it. The writer reads it only when its known
-/// credit is used up.
+/// The credit that the reader of a direction gives to the writer. Only the reader stores to these words. The writer
+/// loads them only after it has used up the credit that it knows of.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Credit {
-    /// Number of the first entry that may not be sent yet: the writer may send entry `n` while `n` is below it (modulo
-    /// 2^32).
+    /// Number of the first entry that the writer may not send yet. The writer may send entries with lower numbers
+    /// (modulo 2^32).
     posted: AtomicU32,
     /// Number of receives that the program has posted since the VI's connection, on a native VI. A message of several
     /// entries takes one receive.
@@ -246,14 +249,15 @@ impl Credit {
         }
     }
 
-    /// Returns the number of the first entry that may not be sent yet.
+    /// Returns the number of the first entry that the writer may not send yet.
     #[inline]
     pub fn posted(&self) -> u32 {
-        // SYNC: pairs with the Release store in `post`: the reader's loads from the freed slots came before that store.
+        // SYNC: pairs with the Release store in `post`. The reader stores after its loads from the freed slots, so
+        // the writer cannot change what these loads return.
         self.posted.load(Ordering::Acquire)
     }
 
-    /// Publishes the number of the first entry that may not be sent yet.
+    /// Publishes the number of the first entry that the writer may not send yet.
     #[inline]
     pub fn post(&self, posted: u32) {
         self.posted.store(posted, Ordering::Release);
@@ -274,8 +278,8 @@ impl Credit {
     /// Returns the pool position up to which the reader has consumed messages.
     #[inline]
     pub fn released(&self) -> u64 {
-        // SYNC: pairs with the Release store in `release`: the reader's copies from the freed range came before that
-        // store.
+        // SYNC: pairs with the Release store in `release`. The reader stores after its copies from the freed range,
+        // so the writer cannot change what was copied.
         self.released.load(Ordering::Acquire)
     }
 
@@ -290,8 +294,8 @@ impl Credit {
 mod tests {
     use super::*;
 
-    /// Tries each tag that a slot can have, at numbers near the wrap-around and far from it. Exactly one tag must count
-    /// as the expected entry, and one as the entry before.
+    /// Tries the tags of entry `n`'s slot in several laps, for numbers near the wrap-around and far from it.
+    /// Exactly one tag must count as entry `n`, and exactly one as the entry of the lap before.
     #[test]
     fn tags_tell_entries_apart_where_they_wrap() {
         for n in (0..4 * SLOTS).map(|n| n.wrapping_sub(2 * SLOTS)) {

@@ -22,7 +22,7 @@ pub type SideIndex = usize;
 /// use via_shm::Segment;
 ///
 /// let (segment, fd) = Segment::create().expect("memory");
-/// // Another process does this with the descriptor that it receives.
+/// // Usually another process calls `attach`, with the file descriptor that it has received.
 /// let same = Segment::attach(&fd)?;
 /// same.direction(3, 0).path.store(0, 17);
 /// assert_eq!(segment.direction(3, 0).path.load(0), 17);
@@ -34,10 +34,11 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Creates a segment. The descriptor is for the other process.
+    /// Creates a segment. Returns the segment, and a file descriptor to pass to the other process.
     ///
     /// # Errors
-    /// The error of memfd_create, of its sealing, or of mmap: no memory, or a limit on file size or address space.
+    /// The error of memfd_create, of fcntl (seals) or of mmap. Memory may be short, or the size of files or of the
+    /// address space may be limited.
     pub fn create() -> sovia_sys::Result<(Segment, Fd)> {
         let fd = mapping::sealed_memory(c"sovia", SEGMENT as u64)?;
         let segment = Segment { mapping: Mapping::shared(fd.raw(), SEGMENT)? };
@@ -87,8 +88,8 @@ impl Segment {
         self.at(REQUESTS_AT + REQUEST_SIZE * Self::place(vi))
     }
 
-    /// Returns the position of a VI's memory. VIs that one side requests lie together, because often one side makes all
-    /// requests.
+    /// Returns the index of a VI's memory in the segment's tables. Side 0 requests the even VIs, and side 1 the odd
+    /// ones. The memory of the even VIs comes first, so the memory that one side's VIs use lies together.
     fn place(vi: u32) -> usize {
         let half = VIS as usize / 2;
         (vi % VIS) as usize / 2 + if vi.is_multiple_of(2) { 0 } else { half }
@@ -126,17 +127,19 @@ impl Segment {
 
     /// Returns the pool and the overflow buffer of the direction of `vi` in which `from` sends, as one range.
     fn range(&self, vi: u32, from: SideIndex) -> Bulk<'_> {
-        // SAFETY: the overflow buffer lies directly behind the pool. Both are in the mapping of `self`, which outlives
-        // the range.
+        // SAFETY: the overflow buffer lies directly behind the pool. The pool and the overflow buffer are in the
+        // mapping of `self`, which outlives the range.
         unsafe { Range::new(self.pool(vi, from)) }
     }
 
-    /// Copies bytes out of the pool and the overflow buffer of a direction. Returns false if the range exceeds them.
+    /// Copies bytes from offset `at` of a direction's pool and overflow buffer to `out`. Returns false if these
+    /// bytes do not all lie in the pool and the overflow buffer.
     pub fn read_bulk(&self, vi: u32, from: SideIndex, at: usize, out: &mut [u8]) -> bool {
         self.range(vi, from).read(at, out)
     }
 
-    /// Copies bytes into the pool and the overflow buffer of a direction. Returns false if the range exceeds them.
+    /// Copies `bytes` to offset `at` of a direction's pool and overflow buffer. Returns false if the pool and the
+    /// overflow buffer end before the last byte.
     pub fn write_bulk(&self, vi: u32, from: SideIndex, at: usize, bytes: &[u8]) -> bool {
         self.range(vi, from).write(at, bytes)
     }
@@ -144,7 +147,7 @@ impl Segment {
     /// Checks that the header still has its magic number.
     ///
     /// # Errors
-    /// [`Corrupt`] if it has not.
+    /// [`Corrupt`] if another process has overwritten the magic number.
     pub fn check(&self) -> Result<(), Corrupt> {
         match self.header().magic.load(Ordering::Relaxed) {
             MAGIC => Ok(()),
@@ -152,8 +155,9 @@ impl Segment {
         }
     }
 
-    /// Resets a VI for its next connection. Called by the side that owns the VI's number, while no end is attached. In
-    /// the VI's `first` generation its ring still consists of zeros, so writing to it would only allocate memory.
+    /// Resets a VI for its next connection. The side that requests the VI calls this function while neither end
+    /// uses the VI. In the VI's `first` generation the rings still consist of zeros. Clearing them would only
+    /// allocate memory.
     pub fn recycle(&self, vi: u32, first: bool) {
         for from in 0..2 {
             for slot in self.slots(vi, from).iter().filter(|_| !first) {
@@ -173,8 +177,8 @@ impl Segment {
         }
     }
 
-    /// Returns memory of a VI to the kernel: all beyond `keep` bytes in each of its four bulk ranges, and the lists of
-    /// undelivered messages.
+    /// Returns memory of a VI to the kernel, including its two lists of undelivered messages. Each of its pools and
+    /// overflow buffers keeps its first `keep` bytes.
     pub fn trim(&self, vi: u32, keep: usize) {
         for from in 0..2 {
             let at = self.bulk(vi, from);
@@ -186,13 +190,14 @@ impl Segment {
     }
 }
 
-/// Reason why a peer's segment is not mapped.
+/// Reason why a peer's segment cannot be mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
-    /// The descriptor is not a memory file, or the file has the wrong size or is not sealed against shrinking.
+    /// The file descriptor does not refer to a memory file, or the file has the wrong size or is not sealed against
+    /// shrinking.
     #[error("the peer's file is not a sealed memory file of a segment's size")]
     Seals,
-    /// The layout is not the one that this version uses.
+    /// The segment's layout is that of another version.
     #[error("the peer's segment has another version of the layout")]
     Layout,
     /// mmap failed.

@@ -17,14 +17,15 @@ pub enum Left<'a> {
     Inline(&'a [u8]),
     /// A message in the pool.
     Pooled {
-        /// Its offset in the pool.
+        /// Offset of the message in the pool.
         at: u32,
-        /// Its length in bytes.
+        /// Length of the message in bytes.
         len: u32,
     },
 }
 
-/// The list of undelivered messages of one direction. The reader writes it, the writer of the direction reads it.
+/// The list of undelivered messages of one direction. The reader of the direction adds messages, and the writer of
+/// the direction reads the list.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Undelivered(pub(crate) NonNull<[Slot; SLOTS as usize]>);
@@ -68,7 +69,7 @@ impl Undelivered {
         }
     }
 
-    /// Copies bytes of message `n` to `out`, from byte `from` on, if the list holds the bytes.
+    /// Copies bytes of the inline message `n` to `out`, from byte `from` of the message on.
     pub fn copy(&self, n: u32, from: usize, out: &mut [u8]) {
         self.slot(n).copy_out(from, out);
     }

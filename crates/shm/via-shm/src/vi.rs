@@ -1,8 +1,9 @@
 //! VIs of the shared-memory NIC.
 //!
-//! Each work queue has a lock, and a thread holds it for one message at a time. So one thread may wait on a queue while
-//! others post to the queue and poll it. A thread that finds an error on the connection first only sets a flag. The
-//! thread then flushes both queues, one after the other, under their own locks.
+//! Each of a VI's two work queues has a lock. A thread holds the lock for one message at a time. So while one
+//! thread waits on a queue, other threads may post to the queue and poll it. A thread that finds an error on the
+//! connection first sets the flag `broken`. The thread then flushes the two work queues one after the other, each
+//! under its own lock.
 
 mod access;
 mod ahead;
@@ -140,7 +141,7 @@ impl Vi for ShmVi {
         let queue = &mut recv.queue;
         queue.notices.notify(&mut queue.work, &self.0.nic, callback);
         drop(recv);
-        // Perhaps no thread polls the queue, so make senders wake the engine for it.
+        // Make senders wake the engine, because perhaps no thread of the program polls the queue.
         self.0.arm();
     }
 
@@ -156,15 +157,15 @@ impl Vi for ShmVi {
 
 impl Drop for ShmVi {
     fn drop(&mut self) {
-        // The completion queues hold references to this VI, so it must leave them.
+        // Remove this VI from its completion queues, which hold references to the VI.
         let send = self.0.send.lock().queue.notices.cq.clone();
         let recv = self.0.recv.lock().queue.notices.cq.clone();
         self.0.disconnect();
         for cq in send.into_iter().chain(recv) {
             cq.leave(&self.0);
         }
-        // Release the tag now, because the program may destroy the tag next. The engine may still hold a reference to
-        // the VI, which delays the end of its `Core`.
+        // Release the protection tag now, because the program may destroy the tag right after this call. The VI's
+        // `Core` may be dropped later, because the engine may still hold a reference to the `Core`.
         let ptag = self.0.machine().ptag;
         self.0.nic.table.release_ptag(ptag);
     }

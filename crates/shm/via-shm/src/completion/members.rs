@@ -1,4 +1,4 @@
-//! The VIs of a completion queue, and the search for those with events.
+//! The VIs of a completion queue, and the search for VIs with events.
 
 use super::Member;
 use super::sleep::Place;
@@ -11,19 +11,19 @@ use std::sync::Arc;
 /// bits in a ready list.
 const FEW: usize = 8;
 
-/// The VIs whose receive queues are attached, until each is dropped.
+/// The VIs whose receive queues are attached to the completion queue. A VI stays until it is dropped.
 #[derive(Debug)]
 pub(super) struct Members<V> {
     pub(super) vis: Vec<Arc<V>>,
     /// Index of the VI at which the next look begins, while there are few VIs.
     next: usize,
-    /// Ready lists in which senders set bits for this queue, while there are many VIs. An index stays in use while
-    /// `ready` may name it, and is then reused.
+    /// Ready lists in which senders set bits for this queue, while there are many VIs. An element is `None` after
+    /// its ready list has been freed.
     watched: Vec<Option<Watched<V>>>,
-    /// VIs whose bit was set, as index in `watched` and number. Each stays until a look finds nothing. Some may have
-    /// left the queue.
+    /// VIs whose bits were set, each by its index in `watched` and its VI number. A VI stays here until a look at
+    /// it finds no message. The VI may already have left the completion queue.
     ready: VecDeque<(usize, u32)>,
-    /// Connected VIs whose segment had no ready list left.
+    /// Connected VIs whose segment had no free ready list.
     unwatched: Vec<(Arc<V>, Ident)>,
     /// Number of looks without an entry while the VIs are armed.
     pub(super) polls: u32,
@@ -42,7 +42,7 @@ struct Watched<V> {
     link: Arc<Link>,
     side: SideIndex,
     index: u32,
-    /// By the VI's number in the segment: the VI, and true while it is in `ready`.
+    /// For each VI number of the segment, the VI, and a flag that is set while the VI is in `ready`.
     vis: Vec<Option<(Arc<V>, bool)>>,
 }
 
@@ -80,7 +80,7 @@ impl<V: Member> Members<V> {
         let few = !self.many();
         self.vis.push(core.clone());
         if few && self.many() {
-            // From now on the queue uses ready lists.
+            // With this VI there are more than `FEW` VIs: watch all of them by ready lists.
             for core in self.vis.clone() {
                 if let Some(attachment) = core.attachment() {
                     self.watch(&core, &attachment);
@@ -89,7 +89,7 @@ impl<V: Member> Members<V> {
         }
     }
 
-    /// Removes a VI that is ending and is not connected.
+    /// Removes a VI that is being dropped and is no longer connected.
     pub(super) fn leave(&mut self, core: &Arc<V>) {
         self.vis.retain(|member| !Arc::ptr_eq(member, core));
         self.unwatched.retain(|(member, _)| !Arc::ptr_eq(member, core));
@@ -103,7 +103,7 @@ impl<V: Member> Members<V> {
         self.let_go();
     }
 
-    /// Returns the ready lists that watch no VI any more, and drops the references to their links.
+    /// Frees the ready lists that watch no VI any more, and drops the references to their links.
     fn let_go(&mut self) {
         for place in &mut self.watched {
             if let Some(watched) = place
@@ -128,7 +128,7 @@ impl<V: Member> Members<V> {
         let gone = place_of(attachment);
         self.unwatched.retain(|(member, place)| !(this(member) && *place == gone));
         for watched in self.watched.iter_mut().flatten() {
-            // The VI may have a new connection already, to another peer, with the same number.
+            // Skip other segments: the VI may already have a new connection there, with the same VI number.
             if !watched.is_of(attachment) {
                 continue;
             }
@@ -158,11 +158,12 @@ impl<V: Member> Members<V> {
         }
         watched.vis[vi] = Some((core.clone(), true));
         attachment.back().bell.watch(watched.index);
-        // Messages that arrived earlier have set no bit.
+        // Look at this VI once, because messages that arrived before `watch` have set no bit.
         self.ready.push_back((place, attachment.vi));
     }
 
-    /// Takes a ready list of a segment, if there is one left, and returns its index in `watched`.
+    /// Takes a free ready list of the attachment's segment and returns its index in `watched`; `None` if there is
+    /// none.
     fn begin(&mut self, attachment: &Attachment) -> Option<usize> {
         let (link, side) = (&attachment.link, attachment.side);
         let index = link.take_ready_list(side)?;
@@ -254,11 +255,11 @@ impl<V: Member> Members<V> {
             let member = watched.and_then(|w| w.vis.get_mut(vi as usize)).and_then(Option::as_mut);
             if let Some((core, ready)) = member {
                 if let Look::Found(found) = look(core) {
-                    // Give the other VIs their turn first.
+                    // Move this VI behind the others, so that the next look begins with another VI.
                     self.ready.rotate_left(1);
                     return Some(found);
                 }
-                // The VI has no more events, and its next one sets its bit.
+                // The VI has no more messages. The sender of its next message sets the VI's bit again.
                 *ready = false;
             }
             self.ready.pop_front();

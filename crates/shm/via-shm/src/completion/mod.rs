@@ -1,14 +1,14 @@
 //! The core of a completion queue.
 //!
-//! A send queue's entries are made when its sends are done. A receive queue's descriptors are done when a thread looks
-//! for messages, so a completion queue must look at its VIs. While the VIs are few, the queue looks at each one. If
-//! they are many, the queue looks at the bits that senders set for it in the segment. The cost then grows with the
-//! number of VIs that have events. When the queue finds a message, it returns an entry at once. The message is received
-//! when the program takes the descriptor. So an entry costs little more than the message.
+//! A send queue adds an entry when a send is done. A receive is done only when a thread looks for messages, so the
+//! completion queue must look at the VIs whose receive queues are attached. If there are few VIs, it looks at each
+//! one. If there are many, it looks at the bits that senders set for it in the segment. The cost then grows with
+//! the number of VIs that have events. When the completion queue finds a message, it receives the message and
+//! returns the entry directly. So an entry costs little more than the message.
 //!
-//! The queue works with any type of VI that is a [`Member`].
+//! The queue works with any type of VI that implements [`Member`].
 //!
-//! Lock order: members, then a VI's queue, then entries.
+//! Locks are taken in this order: the lock of `members`, the lock of a VI's work queue, the lock of `entries`.
 
 mod members;
 mod sleep;
@@ -34,14 +34,14 @@ pub(crate) struct Overrun;
 
 /// A VI whose receive queue is attached to the completion queue.
 pub(crate) trait Member {
-    /// Returns the number by which the program knows the VI. Entries carry it.
+    /// Returns the number by which the program knows the VI. Each entry of the VI carries this number.
     fn context(&self) -> u64;
 
     /// Returns the VI's end of its current connection.
     fn attachment(&self) -> Option<Arc<Attachment>>;
 
-    /// Receives the next message. Returns true if the caller takes its entry directly, which needs `mine`. All other
-    /// entries are pushed to the queue.
+    /// Receives the next message. Returns true if the caller must return the message's entry itself, which happens
+    /// only with `mine`. In all other cases, pushes the entry to the queue.
     fn receive_for_cq(&self, mine: bool) -> bool;
 
     /// Returns true if spinning can help. Spinning cannot help if the peer's thread last waited on this processor.
@@ -50,11 +50,12 @@ pub(crate) trait Member {
     /// Makes senders wake the engine for the VI, and receives messages that arrived earlier.
     fn arm(&self);
 
-    /// Makes senders no longer wake the engine, because the program polls or senders wake it.
+    /// Keeps senders from waking the engine for the VI, because the program polls, or senders wake the program
+    /// directly.
     fn disarm(self: &Arc<Self>);
 
-    /// Returns the VI for the engine's list, if it should be listed. Called when a thread that slept on the queue is
-    /// awake.
+    /// Returns the VI for the engine's list, if it should be listed. Called after a thread that slept on the queue
+    /// has woken.
     fn to_be_listed(self: &Arc<Self>) -> Option<Weak<dyn Listed>>;
 
     /// Returns true if the peer has staged an RDMA that is not finished.
@@ -81,9 +82,9 @@ pub(crate) struct CqCore<V> {
     wanted: AtomicU32,
     entries: Lock<Entries>,
     members: Lock<Members<V>>,
-    /// Number of attached work queues, of both kinds.
+    /// Number of attached work queues: send queues and receive queues.
     attached: AtomicU32,
-    /// Number of the program's looks, for the engine.
+    /// Number of the program's looks for entries. The engine uses it to see if the program polls.
     looks: AtomicU32,
     /// Futex word of the sleeping threads. Changed at each new entry while a thread sleeps.
     word: AtomicU32,
@@ -92,7 +93,7 @@ pub(crate) struct CqCore<V> {
     by_engine: AtomicU32,
     /// Set if the engine has stopped looking at the VIs while a thread slept.
     unlisted: AtomicBool,
-    /// Time for which spinning has been worthwhile.
+    /// Time for which a waiting thread spins before it sleeps.
     budget: Budget,
     /// Nonzero while the VIs are armed: their senders wake the engine.
     armed: AtomicU32,
@@ -139,7 +140,7 @@ impl<V: Member> CqCore<V> {
         }
     }
 
-    /// Counts an attached work queue. `core` is the VI if this is its receive queue.
+    /// Counts an attached work queue. `core` is the VI if the work queue is a receive queue.
     pub(crate) fn join(&self, core: Option<&Arc<V>>) {
         self.attached.fetch_add(1, Ordering::SeqCst);
         if let Some(core) = core {
@@ -148,7 +149,7 @@ impl<V: Member> CqCore<V> {
         }
     }
 
-    /// Removes a VI that is ending. Called for each of its attached queues.
+    /// Removes a VI that is being dropped. Called for each attached work queue of the VI.
     pub(crate) fn leave(&self, core: &Arc<V>) {
         self.attached.fetch_sub(1, Ordering::SeqCst);
         self.members.lock().leave(core);
@@ -171,8 +172,8 @@ impl<V: Member> CqCore<V> {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the engine must look at the VIs: a callback or signal waits, or a thread that senders cannot
-    /// wake.
+    /// Returns true if the engine must look at the VIs. This is so while an entry is awaited by a callback, by a
+    /// signal, or by a thread that senders cannot wake.
     pub(crate) fn is_awaited(&self) -> bool {
         self.by_engine.load(Ordering::SeqCst) > 0 || self.entries.lock().are_awaited()
     }
@@ -255,7 +256,7 @@ impl<V: Member> CqCore<V> {
             return Some(entry);
         }
         let mut members = self.members.lock();
-        // If callbacks wait, they get the entry, even if this thread finds it first.
+        // If a callback waits, the callback gets the entry, even if this thread finds the message.
         let mine = self.wanted.load(Ordering::Relaxed) == 0;
         let found = members.find(|core| {
             if core.receive_for_cq(mine) {
@@ -270,7 +271,7 @@ impl<V: Member> CqCore<V> {
             members.polls = 0;
             return found;
         }
-        // Only the thread that holds the lock of the members counts, so a load and a store are enough.
+        // Only the thread that holds the lock of `members` changes `looks`, so a load and a store are enough.
         let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
         self.looks.store(looks, Ordering::Relaxed);
         if self.armed.load(Ordering::Relaxed) != 0 {
@@ -284,21 +285,22 @@ impl<V: Member> CqCore<V> {
         if looks.is_multiple_of(TURN) {
             let staged = |core: &&Arc<V>| core.has_staged();
             let targets: Vec<_> = members.vis.iter().filter(staged).cloned().collect();
-            // Release the lock, so that other threads can look meanwhile.
+            // Release the lock of `members`, so that other threads can look for entries meanwhile.
             drop(members);
             targets.iter().for_each(|core| core.serve());
         }
         None
     }
 
-    /// Makes senders wake the engine, because no thread looks any more.
+    /// Makes senders wake the engine, because no thread looks for entries any more.
     fn arm(&self) {
         let vis = self.members.lock().vis.clone();
         self.armed.store(1, Ordering::Relaxed);
         vis.iter().for_each(|core| core.arm());
     }
 
-    /// Makes senders no longer wake the engine, because the program sleeps and senders wake it directly.
+    /// Keeps senders from waking the engine, because a thread of the program sleeps and senders wake this thread
+    /// directly.
     fn disarm(&self) {
         if self.armed.load(Ordering::Relaxed) != 0 && !self.entries.lock().are_awaited() {
             self.armed.store(0, Ordering::Relaxed);
@@ -325,8 +327,8 @@ impl<V: Member> CqCore<V> {
         Ok(())
     }
 
-    /// Registers `callback`: the NIC's callback thread passes the next entry to it. Calls it at once for an entry that
-    /// waits already.
+    /// Registers `callback`, which the NIC's callback thread calls with the next entry. If the queue already has an
+    /// entry, the thread calls `callback` with this entry at once.
     pub(crate) fn notify(&self, callback: CqCallback) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.queue.pop_front() {
@@ -341,7 +343,8 @@ impl<V: Member> CqCore<V> {
         self.arm();
     }
 
-    /// Registers `signal`, to be called at the next entry. Calls it at once if there is one.
+    /// Registers `signal`, to be called at the next entry. Calls `signal` at once if the queue already has an
+    /// entry.
     pub(crate) fn signal(&self, signal: CqSignal) {
         let mut entries = self.entries.lock();
         if !entries.queue.is_empty() {
@@ -361,7 +364,8 @@ impl<V: Member> CqCore<V> {
 
     /// Drops the waiting callbacks and signals.
     pub(crate) fn cancel(&self) {
-        // Drop them after releasing the lock: a callback may hold a VI, whose end adds entries here.
+        // Drop the callbacks and signals after releasing the lock of `entries`. A callback may own a VI, and the
+        // drop of this VI takes the lock.
         let mut entries = self.entries.lock();
         let cancelled =
             (core::mem::take(&mut entries.callbacks), core::mem::take(&mut entries.signals));

@@ -1,10 +1,10 @@
 //! Sleeping on a completion queue.
 //!
-//! Senders wake the thread directly, as they wake a thread that sleeps on one VI. While the VIs are few, the thread
-//! sleeps on each VI's futex word. If they are many, it sleeps on the ready lists in which senders set bits. In
-//! addition it always sleeps on a word of the queue. This word changes with each entry that this process makes, and
-//! with each VI that is added or removed. The engine takes no part. The kernel may be unable to wait for several words,
-//! or there may be too many words. Then the queue's VIs are armed, and the engine wakes the thread.
+//! A sleeping thread waits for several futex words at once, and senders wake the thread directly. If there are few
+//! VIs, it waits for each VI's futex word. If there are many, it waits for the words of the ready lists in which
+//! senders set bits. In addition, it waits for a word of the completion queue. This word changes with each entry
+//! that this process adds, and with each VI that is added or removed. If the kernel cannot wait for several words,
+//! or there are too many words, the queue's VIs are armed. The engine then wakes the thread.
 
 use super::members::Members;
 use super::{CqCore, Member};
@@ -22,7 +22,7 @@ static UNKNOWN: AtomicBool = AtomicBool::new(false);
 pub(super) enum Place {
     /// The futex word of a VI's receiving direction.
     Bell(Arc<Attachment>),
-    /// A ready list of this side of a segment.
+    /// A ready list, by its link, its side of the segment, and its index.
     ReadyList(Arc<Link>, SideIndex, u32),
 }
 
@@ -36,9 +36,9 @@ impl Place {
         }
     }
 
-    /// Announces the sleep. Returns the value that the word keeps until a sender has an event. Nothing takes the
-    /// announcement back, because another thread may rely on it as well. So the next sender may make one unneeded
-    /// wake-up.
+    /// Announces the sleep to senders. Returns the value that the word keeps until a sender has an event. The
+    /// thread never takes the announcement back, because another thread may rely on the same announcement. So the
+    /// next sender may make one unneeded wake-up.
     fn announce(&self) -> u32 {
         match self {
             Place::Bell(attachment) => {
@@ -60,7 +60,8 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Announces a sleep to the senders of a queue's VIs. Returns `None` if the thread cannot sleep on their words.
+    /// Announces a sleep to the senders of a queue's VIs. Returns `None` if there are too many words, or if the
+    /// kernel cannot wait for several words.
     pub(super) fn to<V: Member>(members: &Members<V>) -> Option<Announced> {
         if UNKNOWN.load(Ordering::Relaxed) || members.places() >= WORDS_MAX {
             return None;
@@ -73,8 +74,8 @@ impl Announced {
         Some(Announced { places })
     }
 
-    /// Sleeps until a sender wakes the thread, or `own` is no longer `seen`. Returns `ENOSYS` if the kernel cannot wait
-    /// for several words.
+    /// Sleeps until a sender wakes the thread, `own` has another value than `seen`, or `ns` nanoseconds have
+    /// passed. Returns `ENOSYS` if the kernel cannot wait for several words.
     pub(super) fn sleep(&self, own: &AtomicU32, seen: u32, ns: u64) -> sovia_sys::Result<()> {
         let mut any = AnyOf::default();
         any.push(own, seen);

@@ -54,7 +54,7 @@ impl<V: Member> CqCore<V> {
     fn sleep(&self, until: Deadline) -> Option<CqEntry> {
         loop {
             let seen = self.word.load(Ordering::SeqCst);
-            // The lock fixes the set of VIs. A VI that is added later changes `word`.
+            // Under the lock of `members` no VI is added. A VI that is added later changes `word`.
             let announced = Announced::to(&self.members.lock());
             let Some(announced) = announced else { return self.sleep_by_engine(until) };
             if let Some(entry) = self.done() {
@@ -65,7 +65,8 @@ impl<V: Member> CqCore<V> {
                 return None;
             }
             match announced.sleep(&self.word, seen, time) {
-                // A peer may have corrupted the bits by which the queue finds its VIs.
+                // Look at every VI, because a peer may have corrupted the bits by which the queue finds VIs with
+                // messages.
                 Err(Errno::ETIMEDOUT) => self.members.lock().suspect_all(),
                 Err(Errno::ENOSYS) => {
                     drop(announced);
@@ -76,7 +77,7 @@ impl<V: Member> CqCore<V> {
         }
     }
 
-    /// Like [`CqCore::sleep`], but senders wake the engine, which makes the entries.
+    /// Like [`CqCore::sleep`], but senders wake the engine, which adds the entries and wakes this thread.
     fn sleep_by_engine(&self, until: Deadline) -> Option<CqEntry> {
         self.by_engine.fetch_add(1, Ordering::SeqCst);
         self.arm();

@@ -1,8 +1,8 @@
-//! Descriptors that a forked child closes at once. Otherwise the child would keep their socket names in use for as long
-//! as it lives.
+//! File descriptors of listening sockets, which a forked child closes at once. If the child kept them, the sockets'
+//! names would stay in use while the child lives.
 //!
-//! The handlers run in libc's `fork`. A child of `_Fork` or `clone` keeps the descriptors until it executes a program
-//! or ends.
+//! libc's `fork` calls the handlers that close the file descriptors. A child of `_Fork` or `clone` keeps the file
+//! descriptors until it executes a program or ends.
 
 use sovia_sys::call::{self, RawFd};
 use std::cell::RefCell;
@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 static ALL: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The lock of the list, from the beginning of a fork to its end, in parent and child.
+    /// The locked list, while this thread forks: from the start of `fork` to its end, in the parent and in the
+    /// child.
     static HELD: RefCell<Option<MutexGuard<'static, Vec<RawFd>>>> = const { RefCell::new(None) };
 }
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) struct Hub {
     /// Process id of the process that created the hub.
     owner: i32,
-    /// Random number that identifies the process among all earlier and current ones. Peers look for it in this
-    /// process's memory before they access the memory, so its address never changes.
+    /// Random number that identifies the process among all earlier and current processes. Before a peer accesses
+    /// this process's memory, it checks that the token is at its address. So the token's address never changes.
     pub(crate) token: Box<Token>,
     pub(crate) uid: u32,
     pub(crate) engine: Engine,
@@ -26,10 +26,10 @@ impl Hub {
         self.token.as_ptr() as u64
     }
 
-    /// Returns the hub of this process, and creates it if there is none. The hub ends with its last user.
+    /// Returns the hub of this process, and creates it if there is none. The hub is dropped with its last user.
     ///
     /// # Errors
-    /// The system's error if there are no more descriptors or threads.
+    /// The system's error if it cannot create another file descriptor or thread.
     pub(crate) fn open() -> std::io::Result<Arc<Hub>> {
         static CURRENT: Mutex<Weak<Hub>> = Mutex::new(Weak::new());
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);

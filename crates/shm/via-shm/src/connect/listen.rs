@@ -20,7 +20,8 @@ use via::error::ConnectError;
 use via::{NetAddress, ViAttributes};
 
 /// Maximum number of requesters at one address that have been welcomed and have not sent their request. If one more
-/// comes, the oldest is turned away. So a requester fails only if that many silent ones come after it.
+/// requester connects, the oldest one is turned away. So a requester fails only if this number of silent requesters
+/// connect after it.
 const ARRIVALS_MAX: usize = 128;
 
 /// Addresses at which this process waits.
@@ -32,15 +33,15 @@ pub(crate) struct Listeners(Mutex<HashMap<NetAddress, Arc<Place>>>);
 struct Place {
     listener: Listener,
     arrivals: Mutex<VecDeque<Arrival>>,
-    /// Epoll instance: readable when a requester has connected or has sent a message. A thread that waits on it also
-    /// wakes for requesters that another thread has welcomed.
+    /// Epoll instance: readable when a requester has connected or has sent a message. A thread that waits on the
+    /// epoll instance also wakes for requesters that another thread has welcomed.
     news: Fd,
-    /// Number of threads that wait at the address. The last one to leave closes it.
+    /// Number of threads that wait at the address. The last of these threads to leave closes the listener.
     ready_lists: AtomicU32,
 }
 
-/// A requester that has been welcomed. Its thread may be stopped before it sends its request, so no thread waits for
-/// this requester alone.
+/// A requester that has been welcomed. The requester may be stopped before it sends its request, so no thread of
+/// this process waits for this requester alone.
 #[derive(Debug)]
 struct Arrival {
     socket: Arc<Packets>,
@@ -87,7 +88,8 @@ impl Place {
         }
     }
 
-    /// Welcomes the next requester, or turns it away if it belongs to another user. Returns true if there was one.
+    /// Welcomes the next requester, or turns it away if it belongs to another user. Returns true if there was a
+    /// requester.
     fn welcome(&self, hub: &Hub) -> Result<bool, ConnectError> {
         let socket = match self.listener.accept() {
             Ok(socket) => Arc::new(socket),
@@ -208,8 +210,8 @@ impl Listeners {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens at an address until a request comes. Calls `slice` at the start, and again each time the deadline that
-    /// it returned has passed.
+    /// Listens at an address until a request comes. Calls `slice` at the start, and again each time the deadline
+    /// that `slice` returned has passed.
     fn request_at(
         &self,
         hub: &Hub,
@@ -258,8 +260,9 @@ impl Listeners {
                 Err(Errno::EADDRINUSE) => drop(places),
                 Err(e) => return Err(system("bind or epoll")(e)),
             }
-            // Perhaps only a child holds the name. A child that was not made by libc's `fork` keeps its parent's
-            // descriptors until it executes a program. The parent has shut those sockets down.
+            // The address is in use. Perhaps only a child holds a socket with this name, which its parent has shut
+            // down. (A child that was not made by libc's `fork` keeps such sockets until it executes a program.) A
+            // connect to a socket that was shut down is refused.
             if let Ok(_) | Err(Errno::EAGAIN) = Packets::connect(&name) {
                 if self.places().contains_key(address) {
                     continue;
@@ -277,15 +280,15 @@ impl Listeners {
         let mut places = self.places();
         let mut childless = childless::all();
         if place.ready_lists.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Refuse new requesters, and turn away those in the backlog, even if a child holds a copy of the
-            // descriptor.
+            // The shutdown refuses new requesters, even if a child holds a copy of the file descriptor. The loop
+            // turns away the requesters in the backlog.
             place.listener.shutdown();
             while place.listener.accept().is_ok() {}
             childless.retain(|&fd| fd != place.listener.raw());
             places.remove(address);
         }
-        // Close the socket while both locks are held. Otherwise a thread that enters this address would find the name
-        // in use, or a forked child would keep the socket.
+        // Close the socket while the locks of `places` and `childless` are held. Otherwise a thread that enters
+        // this address would find the name in use, or a forked child would keep the socket.
         drop(place);
     }
 }
@@ -298,7 +301,7 @@ impl Listeners {
     }
 }
 
-/// A request that waits for its answer. If dropped without an answer, it is rejected.
+/// A request that waits for its answer. If this value is dropped without an answer, the request is rejected.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) request: Request,
@@ -317,8 +320,8 @@ impl Incoming {
         hub.listeners.request_at(hub, local, until, || Ok(until))
     }
 
-    /// Waits for a request at `local`. Calls `slice` at the start, and again each time the deadline that it returned
-    /// has passed. An error of `slice` ends the wait. The process listens at the address all the time.
+    /// Waits for a request at `local`. Calls `slice` at the start, and again each time the deadline that `slice`
+    /// returned has passed. An error of `slice` ends the wait. The process listens at the address all the time.
     pub(crate) fn wait_in_slices(
         hub: &Hub,
         local: &NetAddress,

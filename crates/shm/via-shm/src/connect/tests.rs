@@ -128,7 +128,7 @@ fn silent_requesters_keep_no_other_from_being_served() {
                 Err(_) => thread::yield_now(),
             }
         }
-        // The first requesters had to make room.
+        // The oldest requesters have been turned away.
         assert!(wire::read_welcome(&message(&silent[0])).is_some());
         assert_eq!(Answer::read(&message(&silent[0])), Some(Answer::NobodyWaits));
     });
@@ -146,7 +146,8 @@ fn a_requester_may_state_its_request_after_others_have_been_served() {
         let (nic, address) = (&nic, &address);
         let wait = |ours| s.spawn(move || nic.connect_wait(address, SOON).unwrap().accept(ours));
         let waits = [wait(&first), wait(&second)];
-        // Wait for both threads. A later one would create the address anew, after the first thread has left.
+        // Wait until both threads wait at the address. A later thread would create the address anew, after the
+        // first thread has left.
         while Hub::open().unwrap().listeners.waiting_at(address) < 2 {
             thread::yield_now();
         }
@@ -177,7 +178,8 @@ fn requester_slower_than_the_wait_is_answered_nobody_waits() {
     assert_eq!(Answer::read(&message(&slow)), Some(Answer::NobodyWaits));
 }
 
-/// A forked child that has not executed its program yet keeps the name in use in the same way.
+/// The test's listener takes the part of a copy in a forked child, which keeps the name in use until the child
+/// executes a program.
 #[test]
 fn connect_wait_waits_for_a_name_that_only_a_child_holds() {
     let nic = ShmNic::open(&format!("held-{}", call::getpid())).unwrap();

@@ -32,7 +32,7 @@ pub(crate) enum Answer {
     Rejected,
     Reliability,
     MaxTransferSize,
-    /// The request names an unknown link. The requester should make a new one.
+    /// The request names an unknown link. The requester should create a new link.
     UnknownLink,
     /// No thread waits at the address any more, and no thread has read the request.
     NobodyWaits,
@@ -102,8 +102,8 @@ impl<'a> In<'a> {
     fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
-    /// Reads a part of an address. Returns `None` if it is longer than `max` bytes, because programs have no room for a
-    /// longer one.
+    /// Reads a part of an address. Returns `None` if the part is longer than `max` bytes, because programs have no
+    /// room for more bytes.
     fn counted(&mut self, max: usize) -> Option<&'a [u8]> {
         let n = usize::from(self.u8()?);
         if n <= max { self.bytes(n) } else { None }
@@ -120,7 +120,7 @@ impl<'a> In<'a> {
             enable_rdma_read: flags & 2 != 0,
         })
     }
-    /// Begins to read a message. Returns `None` if it is of another protocol or version.
+    /// Begins to read a message. Returns `None` if the message belongs to another protocol or version.
     fn begin(message: &'a [u8]) -> Option<In<'a>> {
         let mut input = In(message);
         (input.u32()? == MAGIC).then_some(input)

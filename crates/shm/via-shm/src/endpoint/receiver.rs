@@ -19,20 +19,20 @@ use sovia_sys::UserSliceMut;
 pub struct Receiver {
     half: Half,
     undelivered: Undelivered,
-    /// Number of the next entry.
+    /// Number of the next entry to take.
     pub(super) next: u32,
-    /// Number of the first entry that the peer may not send yet, as published.
+    /// Number of the first entry that the peer may not send yet, as this end has published it.
     pub(super) posted: u32,
-    /// Pool position that this end has published to the peer.
+    /// Pool position up to which this end has released bytes, as published to the peer.
     released: u64,
     place: pool::Reader,
-    /// Number of the entry whose pooled message [`Receiver::advance`] took last. `before` is the pool's state before
-    /// that.
+    /// Number of the entry whose pooled message [`Receiver::advance`] took last. `before` is the state of `place`
+    /// before that message was taken.
     taking: u32,
     before: pool::Reader,
 }
 
-/// The message that the receiver expects next, for another thread to look for.
+/// A handle on the message that the receiver expects next. Other threads use it to see if the message has arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'s> {
     slot: &'s Slot,
@@ -40,8 +40,8 @@ pub struct Expected<'s> {
 }
 
 impl Expected<'_> {
-    /// Returns true once the message is in the ring, by one load. Stays true after the message has been taken, until
-    /// another message occupies the slot.
+    /// Returns true once the message is in the ring. Costs one load. The result stays true after the message has
+    /// been taken, until another message occupies the slot.
     #[inline]
     pub fn has_come(&self) -> bool {
         self.slot.holds(self.number)
@@ -93,14 +93,14 @@ impl Receiver {
         Expected { slot: self.slot(self.next), number: self.next }
     }
 
-    /// Returns true if a message is in the ring. Costs one load, and the loaded line is the message's own.
+    /// Returns true if a message is in the ring. Costs one load, from the cache line in which the message begins.
     #[inline]
     pub fn has_message(&self) -> bool {
         self.slot(self.next).holds(self.next)
     }
 
-    /// Returns true if no message is in the ring, and the slot is valid. Returns false for a corrupt slot, too. Costs
-    /// one load.
+    /// Returns true if no message is in the ring, and the next entry's slot has a valid tag. Returns false if the
+    /// tag is corrupt. Costs one load.
     #[inline(always)]
     pub fn awaits_message(&self) -> bool {
         self.slot(self.next).awaits(self.next)
@@ -134,7 +134,8 @@ impl Receiver {
     /// [`Corrupt`] if the header is invalid.
     #[inline(always)]
     pub fn head(&self) -> Result<Option<Entry>, Corrupt> {
-        // Load the tag once: a second load of a line that the writer is just changing would wait for the line.
+        // Load the tag only once. If the writer is changing the cache line, a second load would have to wait for
+        // the line again.
         let entry = match self.slot(self.next).read_or(self.next) {
             Ok(entry) => entry,
             Err(tag) if ring::is_before(self.next, tag) => return Ok(None),
@@ -161,7 +162,7 @@ impl Receiver {
         self.head().map(drop)
     }
 
-    /// Undoes the pool part of an unfinished [`Receiver::advance`], after its thread or process died.
+    /// Restores the pool's state, if a thread or process died within [`Receiver::advance`].
     pub fn put_back(&mut self) {
         if self.taking == self.next {
             self.place = self.before;
@@ -176,7 +177,7 @@ impl Receiver {
         credit.release(self.released);
     }
 
-    /// Copies bytes of the head message to `out`, from byte `from` on.
+    /// Copies bytes of the head message to `out`, from byte `from` of the message on.
     ///
     /// # Errors
     /// [`BadAddress`] if `out`, which may belong to the program, cannot be written.
@@ -210,8 +211,9 @@ impl Receiver {
         if end > len as usize || at as usize + end > POOL as usize {
             return Ok(());
         }
-        // SAFETY: the check above proves that the source range is in the pool, which the contract of `Endpoint::new`
-        // keeps mapped. The peer may overwrite the bytes during the copy, but no decision here depends on them.
+        // SAFETY: the check above proves that the source range is in the pool, which the contract of
+        // `Endpoint::new` keeps mapped. The peer may overwrite the bytes during the copy, but no decision here
+        // depends on the bytes.
         unsafe {
             access::copy(out.as_mut_ptr(), self.pool.as_ptr().add(at as usize + from), out.len())
         }
@@ -226,7 +228,7 @@ impl Receiver {
     }
 
     /// Takes the head message off the queue and posts its receive again. Returns the pool position for
-    /// [`Receiver::release`] if the message is pooled. Its bytes stay valid until then.
+    /// [`Receiver::release`] if the message is pooled. The bytes of a pooled message stay valid until that call.
     ///
     /// # Errors
     /// [`Corrupt`] if the message's pool offset is invalid.
@@ -235,8 +237,8 @@ impl Receiver {
         let position = match entry.pool_offset {
             None => None,
             Some(at) => {
-                // Store `before`, then `taking`, then take. If the process dies in between, `put_back` restores the
-                // pool's state.
+                // Store `before`, then `taking`, and change `place` last. If the process dies between these steps,
+                // `put_back` restores `place`.
                 self.before = self.place;
                 compiler_fence(Ordering::SeqCst);
                 self.taking = self.next;

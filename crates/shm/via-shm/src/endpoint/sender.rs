@@ -15,7 +15,8 @@ use core::ptr::NonNull;
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{UserSlice, cache, mapping};
 
-/// Number of messages between the one just sent and the one whose memory [`Sender::claim_ahead`] prefetches.
+/// Number of messages, from the next one on, that come before the message whose memory [`Sender::claim_ahead`]
+/// prefetches.
 const AHEAD: u32 = 3;
 
 /// Reason why a message could not be sent.
@@ -49,7 +50,7 @@ pub struct Sender {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct Lent {
-    /// Reserved bytes; 0 while nothing is reserved.
+    /// Number of reserved bytes; 0 while no range is lent.
     len: u32,
     at: u32,
     /// State of the pool before the reservation.
@@ -82,8 +83,8 @@ impl Sender {
         }
     }
 
-    /// Makes this end execute its own fences for good, because the reader belongs to another user. This end must not
-    /// rely on a fence that the reader's thread should cause.
+    /// Makes this end always execute its own fences. Call it if the reader belongs to another user, because this
+    /// end must not rely on fences that the reader's process causes.
     pub fn faces_other_user(&self) {
         self.quiet.keep();
     }
@@ -93,8 +94,8 @@ impl Sender {
         self.undelivered
     }
 
-    /// Returns the header of message `n`, as this end has sent it. Valid only while the reader has not consumed the
-    /// message.
+    /// Returns the header of message `n`, as this end has sent it. Call it only while the reader has not consumed
+    /// the message.
     ///
     /// # Errors
     /// [`Corrupt`] if another writer has overwritten the entry.
@@ -105,7 +106,7 @@ impl Sender {
         if entry.len as usize > limit { Err(overwritten) } else { Ok(entry) }
     }
 
-    /// Copies bytes of message `n` to `out`, from byte `from` on, if the bytes are in the entry.
+    /// Copies bytes of message `n` to `out`, from byte `from` of the message on. Works only for an inline message.
     pub fn copy_message(&self, n: u32, from: usize, out: &mut [u8]) {
         self.slot(n).copy_out(from, out);
     }
@@ -115,9 +116,9 @@ impl Sender {
         self.slot(n).read(n).map(|entry| entry.immediate)
     }
 
-    /// Prefetches for writing the cache lines of the message that follows after `AHEAD` others. Assumes that all of
-    /// them have `len` bytes and use the pool. Use it for a stream of such messages. The reader has consumed the old
-    /// bytes there long ago, because the window limits the number of unread messages.
+    /// Prefetches, for writing, the cache lines of a message that will be sent after `AHEAD` other messages.
+    /// Assumes that each of these messages has `len` bytes and uses the pool, as in a long stream. The reader has
+    /// already consumed the old bytes in these lines, because the window limits the number of unread messages.
     #[inline]
     pub fn claim_ahead(&self, len: usize) {
         let slot = self.slot(self.entries.next.wrapping_add(AHEAD));
@@ -175,8 +176,8 @@ impl Sender {
         Ok(true)
     }
 
-    /// Reserves `len` bytes of the pool. Returns `None` if there is no room, or while a range is lent: ranges must be
-    /// used in order.
+    /// Reserves `len` bytes of the pool. Returns `None` if there is no room. Also returns `None` while a range is
+    /// lent, because ranges must be used in order.
     #[inline]
     fn place(&mut self, len: u32) -> Result<Option<u32>, Corrupt> {
         if self.lent.len != 0 {
@@ -249,8 +250,9 @@ impl Sender {
         self.place.set_limit(limit.max(MESSAGE_MAX as u32));
     }
 
-    /// Returns the pool's pages beyond its first `keep` bytes (whole pages) to the kernel. Does so only if no message
-    /// is in the pool, and if messages have used more than `keep` bytes. Returns true if it has returned pages.
+    /// Returns the pool's pages beyond its first `keep` bytes (whole pages) to the kernel. Does so only if no
+    /// message is in the pool, and if messages have used more than `keep` bytes. Returns true if pages were
+    /// returned.
     pub fn trim_pool(&mut self, keep: usize) -> bool {
         let used = self.place.used() as usize;
         if used <= keep
@@ -270,21 +272,22 @@ impl Sender {
     /// then read as zero.
     pub fn trim_area(&self, keep: usize) {
         // SAFETY: the range is within the overflow buffer, which the contract of `Endpoint::new` keeps mapped. A
-        // concurrent reader finds old bytes or zeros, both valid bytes.
+        // concurrent reader finds old bytes or zeros, and any bytes are valid.
         unsafe { mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), AREA - keep) };
     }
 
-    /// Repairs the half after a thread or process died between two steps of [`Sender::send`].
+    /// Counts the entries that were published but not counted, because a thread or process died within
+    /// [`Sender::send`].
     pub fn repair(&mut self) {
         while self.slot(self.entries.next).holds(self.entries.next) {
             self.entries.next = self.entries.next.wrapping_add(1);
         }
     }
 
-    /// Checks that the ring holds only entries that this end has put there.
+    /// Checks that each slot of the ring still has the tag that this end has stored.
     ///
     /// # Errors
-    /// [`Corrupt`] if another writer has overwritten an entry, so that the reader may have lost it.
+    /// [`Corrupt`] if another writer has overwritten an entry, which the reader may then have missed.
     pub fn audit(&self) -> Result<(), Corrupt> {
         let untouched = |i| {
             let n = self.entries.next.wrapping_add(i);
@@ -293,15 +296,16 @@ impl Sender {
         if (0..SLOTS).all(untouched) { Ok(()) } else { Err(Corrupt("own entry overwritten")) }
     }
 
-    /// Returns true if no thread and no ready list waits for this direction, and none has for long. The caller may then
-    /// skip [`Sender::news`]. If false, call [`Sender::news`].
+    /// Returns true if no thread and no ready list waits for this direction, and this end has not found one for a
+    /// long time. The caller may then skip [`Sender::news`]. If the result is false, the caller must call
+    /// [`Sender::news`].
     #[inline(always)]
     pub fn has_no_listener(&self) -> bool {
         self.quiet.finds_none(&self.direction().bell)
     }
 
-    /// Notifies the reader after a message has been published. Wakes its sleeping threads, and calls `ring` with a
-    /// bitmap (never 0) of the ready lists to notify.
+    /// Notifies the reader after a message has been published. Wakes the reader's sleeping threads, and calls
+    /// `ring` with a bitmap (never 0) of the ready lists to notify.
     #[inline]
     pub fn news(&self, ring: impl FnOnce(u32)) {
         let bell = &self.direction().bell;

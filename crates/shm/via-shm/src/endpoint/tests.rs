@@ -48,7 +48,7 @@ fn without_a_posted_receive_nothing_is_sent() {
     assert!(a.tx.send(0, b"x").unwrap());
 }
 
-/// A step of either end, with lent ranges (sender) and borrowed ranges (receiver).
+/// A step of the sender, which lends ranges of the pool, or of the receiver, which borrows messages in the pool.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Send(usize),
@@ -132,8 +132,8 @@ proptest! {
             }
             match borrowed {
                 Some((place, len, number)) => {
-                    // SAFETY: the borrowed range has `len` bytes, and the sender does not write to it before it is
-                    // released.
+                    // SAFETY: the borrowed range has `len` bytes, and the sender does not write to the range before
+                    // the receiver releases it.
                     let seen = unsafe { core::slice::from_raw_parts(place.as_ptr(), len) };
                     prop_assert!(seen.iter().all(|&byte| byte == number as u8));
                 }

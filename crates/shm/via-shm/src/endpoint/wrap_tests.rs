@@ -4,7 +4,7 @@
 use super::*;
 use crate::ring::{Entry, SLOTS};
 
-/// Returns both ends of a direction that has sent and consumed `n` entries.
+/// Returns the sender and the receiver of a direction that has already carried `n` entries.
 fn after(n: u32) -> (Segment, Sender, Receiver) {
     let (segment, _fd) = Segment::create().unwrap();
     segment.recycle(4, false);
@@ -86,7 +86,7 @@ fn full_ring_is_full_and_a_lie_is_a_lie_while_the_numbers_wrap() {
     }
 }
 
-/// The state after a sender died between publishing an entry and counting it.
+/// Tests the state after a sender has died between publishing an entry and counting the entry.
 #[test]
 fn repaired_sender_counts_the_entries_that_are_there_while_the_numbers_wrap() {
     for before in 0..2 * SLOTS {

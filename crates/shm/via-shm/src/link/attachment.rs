@@ -1,4 +1,4 @@
-//! One end of a link's VI, taken by this process until dropped.
+//! One end of a link's VI, which this process holds.
 
 use super::{ENGINE, End, Link, key};
 use crate::layout::{AREA, DISCRIMINATOR, Direction, VIS, first_entry};
@@ -28,10 +28,11 @@ pub(crate) enum Close {
     BadReceive = 4,
 }
 
-/// Returns the reason for which the writer of `direction` has closed it, if it has. For the direction's reader.
+/// Returns the reason for which the writer of `direction` has closed the connection; `None` if the writer has not
+/// closed it.
 #[inline]
 pub(crate) fn closed(direction: &Direction) -> Option<Cause> {
-    // SYNC: pairs with `Attachment::close`, so the messages that the peer sent before are visible.
+    // SYNC: pairs with `Attachment::close`, so all messages that the writer sent before the close are visible.
     match direction.path.load(words::P_CLOSE) {
         0 => None,
         why => Some(cause(why)),
@@ -53,7 +54,7 @@ fn cause(why: u64) -> Cause {
     }
 }
 
-/// One end of a link's VI. Taken by this process until dropped.
+/// One end of a link's VI. This process holds the end until the attachment is dropped.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     pub(crate) link: Arc<Link>,
@@ -62,10 +63,10 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Takes a free VI of the link and requests a connection for it. Neither end has posted receives. Returns `None` if
-    /// all VIs are in use.
+    /// Takes a free VI of the link and requests a connection for it. The new VI has no posted receives. Returns
+    /// `None` if all VIs are in use.
     pub(crate) fn request(link: &Arc<Link>) -> Option<Attachment> {
-        /// Number of bytes that each bulk range keeps from the VI's earlier generation.
+        /// Number of bytes that each pool and overflow buffer keeps allocated from the VI's earlier generation.
         const KEEP: usize = 128 << 10;
         let side = link.requester();
         let segment = &link.segment;
@@ -84,8 +85,8 @@ impl Attachment {
         Some(Attachment { link: link.clone(), vi, side })
     }
 
-    /// Takes the other end of a VI that the peer has requested. Returns `None` if the peer has not requested it or has
-    /// withdrawn its request.
+    /// Takes the other end of a VI that the peer has requested. Returns `None` if the peer has not requested this
+    /// VI or has withdrawn its request.
     pub(crate) fn accept(link: &Arc<Link>, vi: u32) -> Option<Attachment> {
         let side = link.acceptor();
         let request = link.segment.requested(side, vi % VIS)?;
@@ -99,7 +100,8 @@ impl Attachment {
         Some(Attachment { link: link.clone(), vi, side })
     }
 
-    /// Registers `end` for the peer's notifications and death. Reports the death at once if the peer has already died.
+    /// Registers `end`, which the engine calls when the peer has notified this VI or has died. If the peer has
+    /// already died, calls [`End::peer_died`] at once.
     pub(crate) fn watch(&self, end: Weak<dyn End>) {
         self.link.ends().insert(key(self.vi, self.side), end.clone());
         if self.link.is_dead()
@@ -109,7 +111,8 @@ impl Attachment {
         }
     }
 
-    /// Returns true if this process owns the end. A forked child has a copy of this value, but does not own the VI.
+    /// Returns true if this process owns the end. A forked child has a copy of this attachment, but does not own
+    /// the end.
     fn is_ours(&self) -> bool {
         call::getpid() == self.link.owner
     }
@@ -137,12 +140,14 @@ impl Attachment {
         self.link.segment.direction(self.vi, self.side ^ 1)
     }
 
-    /// Returns the [`Bell`] on whose futex word a thread of this end sleeps: for messages, or for room.
+    /// Returns the [`Bell`] on whose futex word a thread of this end sleeps: while it waits for messages
+    /// (`receiving`), or while it waits for room.
     pub(crate) fn bell(&self, receiving: bool) -> &Bell {
         if receiving { &self.back().bell } else { &self.out().room }
     }
 
-    /// Closes this end and notifies the peer. The peer still receives the messages sent before.
+    /// Closes this end and notifies the peer. The peer still receives the messages that this end sent before the
+    /// close.
     pub(crate) fn close(&self, why: Close) {
         if !self.is_ours() {
             return;
@@ -163,7 +168,8 @@ impl Attachment {
             let index = rest.trailing_zeros();
             rest &= rest - 1;
             if self.link.segment.ready_list(self.side ^ 1, index).notify(self.vi).is_some() {
-                // Only engines sleep on a doorbell; other ready lists wake a futex.
+                // `notify` returns a doorbell only for the engine's ready list. The owners of other ready lists
+                // sleep on a futex word, which `notify` has woken.
                 self.link.ring();
             }
         }
@@ -175,8 +181,8 @@ impl Attachment {
         self.notify(1 << ENGINE);
     }
 
-    /// Like [`Attachment::knock`], for a caller that has waited long. A process may have overwritten the words that an
-    /// earlier knock stored.
+    /// Like [`Attachment::knock`], but wakes the engine even if a process has overwritten the words that an earlier
+    /// knock stored. For a caller that has waited long.
     pub(crate) fn insist(&self) {
         self.link.insist(self.vi, self.side);
     }
@@ -186,7 +192,8 @@ impl Attachment {
         self.link.segment.ready_list(self.side, ENGINE).notify(self.vi);
     }
 
-    /// Stores that this end does not access the peer's memory directly. The caller must keep the end from sending.
+    /// Clears the word which says that this end accesses the peer's memory directly, in case the word is wrong. The
+    /// caller must prevent sends of this end meanwhile.
     pub(crate) fn not_reaching(&self) {
         self.link.not_reaching(self.vi, self.side);
     }

@@ -24,25 +24,27 @@ pub(crate) const ENGINE: u32 = 0;
 
 /// One end of a VI, as the engine uses it.
 pub(crate) trait End: Send + Sync + core::fmt::Debug {
-    /// Checks what the peer has changed. Called when the peer may have left work for this end.
+    /// Handles the peer's changes, such as messages, free room and RDMAs. The engine calls this function after the
+    /// peer has notified this VI.
     fn attend(&self);
 
-    /// Reports that the process of `link`'s peer has ended. An end that has left the link ignores this.
+    /// Reports that the process of `link`'s peer has ended. An end that has left the link ignores the call.
     fn peer_died(&self, link: &Link);
 }
 
-/// Key: twice the VI's number, plus the side.
+/// The ends of a link's VIs. A key is twice the VI's number, plus the side.
 type Ends = HashMap<u32, Weak<dyn End>>;
 
 fn key(vi: u32, side: SideIndex) -> u32 {
     vi * 2 + (side & 1) as u32
 }
 
-/// How to reach and identify a link's other process.
+/// A link's other process: its identity, and the means to notify it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) token: Token,
-    /// Side of this process; `None` if it has both sides, in a link between its own threads.
+    /// Side of the segment that this process has; `None` if this process has both sides, in a link between its own
+    /// threads.
     pub(crate) side: Option<SideIndex>,
     /// Socket that closes when the peer's process ends or executes another program; `None` in a link to this process.
     pub(crate) socket: Option<Arc<Packets>>,
@@ -59,23 +61,24 @@ pub(crate) struct Link {
     /// Identifies the segment among those that the two processes share.
     pub(crate) id: u64,
     pub(crate) peer: Token,
-    /// Side of this process; `None` if it has both sides, in a link between its own threads.
+    /// Side of the segment that this process has; `None` if this process has both sides, in a link between its own
+    /// threads.
     side: Option<SideIndex>,
     /// Socket that closes when the peer's process ends or executes another program.
     pub(crate) socket: Option<Arc<Packets>>,
-    /// Pidfd that reports the end of the peer's process, even if a forked child of it holds the socket.
+    /// Pidfd that reports the end of the peer's process, even if a forked child of the peer still holds the socket.
     pub(crate) process: Option<Arc<Fd>>,
     doorbell: Fd,
     /// Direct access to the peer's memory.
     pub(crate) reach: Reach,
-    /// Process id of this process. Its forked children must not use the link.
+    /// Process id of the process that created the link. A forked child of this process must not use the link.
     owner: i32,
     /// Set once the peer is known to have mapped the segment.
     shared: AtomicBool,
-    /// A bit for each ready list of this process's sides that is in use. Lies outside the segment, so the peer cannot
-    /// change it.
+    /// For each side, a bit for each ready list that this process uses. The bits lie outside the segment, so the
+    /// peer cannot change them.
     ready_lists: [AtomicU32; 2],
-    /// A bit for each VI, for each side: set while this process has this end of the VI.
+    /// For each side, a bit for each VI. The bit is set while this process holds that side's end of the VI.
     held: [[AtomicU64; VIS as usize / 64]; 2],
     /// Set once the segment is known to be corrupt.
     spoilt: AtomicBool,
@@ -114,13 +117,13 @@ impl Link {
         (0..2).filter(move |&s| side.is_none_or(|side| side == s))
     }
 
-    /// Calls [`End::attend`] for each VI for which the peer may have left work.
+    /// Calls [`End::attend`] for each VI that the peer has notified.
     pub(crate) fn attend(&self) {
         for side in self.sides() {
             let mut vis = Vec::new();
             self.segment.ready_list(side, ENGINE).drain(|vi| vis.push(vi));
             for vi in vis {
-                // Release the lock before the call: the end may leave, which takes the lock.
+                // Release the lock of `ends` before the call: the drop of an attachment takes this lock.
                 let end = self.ends().get(&key(vi, side)).cloned();
                 match end.map(|end| end.upgrade()) {
                     Some(Some(end)) => end.attend(),
@@ -146,8 +149,8 @@ impl Link {
         self.ready_lists[side & 1].fetch_and(!(1 << index), Ordering::SeqCst);
     }
 
-    /// Takes an end of a VI. Returns false if this process already has this end. The segment may say that the end is
-    /// free, but another process may have corrupted the segment.
+    /// Marks an end of a VI as held by this process. Returns false if this process already holds the end. The
+    /// answer does not depend on the segment, which another process may have corrupted.
     fn hold(&self, vi: u32, side: SideIndex) -> bool {
         let word = &self.held[side & 1][(vi % VIS / 64) as usize];
         word.fetch_or(1 << (vi % 64), Ordering::SeqCst) & 1 << (vi % 64) == 0
@@ -158,8 +161,8 @@ impl Link {
         word.fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
     }
 
-    /// Returns the count of changes of the registered memory of `side`. As long as the count does not change, neither
-    /// does this memory.
+    /// Returns the count of changes of the registered memory of `side`. While the count is unchanged, the
+    /// registered memory is unchanged, too.
     pub(crate) fn regions_of(&self, side: SideIndex) -> u32 {
         self.segment.side(side).regions.load(Ordering::SeqCst)
     }
@@ -181,12 +184,13 @@ impl Link {
         &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING]
     }
 
-    /// Waits until the peer no longer accesses this process's memory directly. Before this call, the caller has stored
-    /// a word that keeps the peer from starting another access.
+    /// Waits until the peer no longer accesses this process's memory directly. Before this call, the caller must
+    /// have stored a word that keeps the peer from starting another access.
     ///
     /// An access takes a few microseconds. A peer that is stopped in the middle of an access continues the access
-    /// later, so this function waits for it. The word may also be wrong because a process has overwritten it. Only the
-    /// peer can tell the two cases apart, so this function wakes the peer's engine, which corrects the word.
+    /// later, so this function waits for the end of the access. But the word may also be wrong, because a process
+    /// has overwritten it. Only the peer knows if the word is wrong. So this function wakes the peer's engine,
+    /// which corrects the word.
     fn await_reach(&self, vi: u32, side: SideIndex) {
         const YIELDS: u32 = 200;
         const PAUSE: u64 = 5_000_000;
@@ -212,8 +216,8 @@ impl Link {
         self.ring();
     }
 
-    /// Stores that end `side` of this process does not access the peer's memory directly, in case the word is wrong.
-    /// The caller must keep the end from starting such an access.
+    /// Clears the word which says that end `side` of this process accesses the peer's memory directly, in case the
+    /// word is wrong. The caller must keep the end from starting such an access.
     pub(crate) fn not_reaching(&self, vi: u32, side: SideIndex) {
         let word = self.reaching(vi, side ^ 1);
         if word.load(Ordering::Relaxed) != 0 {
@@ -231,8 +235,8 @@ impl Link {
         self.side.unwrap_or(1)
     }
 
-    /// Returns true if the peer is known to have mapped the segment. Only then may this process request further VIs on
-    /// it.
+    /// Returns true if the peer is known to have mapped the segment. Only then may this process request further VIs
+    /// of the link.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)
     }
@@ -259,7 +263,8 @@ impl Link {
 
     /// Wakes the peer's engine.
     fn ring(&self) {
-        // If the eventfd is full, the engine is being woken already. An error means that there is no engine to wake.
+        // If the eventfd's counter is full, the write fails, but the engine is already being woken. After any other
+        // error there is no engine to wake.
         let _ = call::write(self.doorbell.raw(), &1u64.to_ne_bytes());
     }
 
@@ -274,7 +279,7 @@ impl Link {
     /// Marks the peer's process as ended, and notifies all VIs of the link.
     pub(crate) fn died(&self) {
         self.dead.store(true, Ordering::SeqCst);
-        // Release the lock before the calls: an end may leave, which takes the lock.
+        // Release the lock of `ends` before the calls: the drop of an attachment takes this lock.
         let ends: Vec<_> = self.ends().values().cloned().collect();
         for end in ends.iter().filter_map(Weak::upgrade) {
             end.peer_died(self);

@@ -1,14 +1,14 @@
 //! Direct access to a peer's memory, if the system allows it.
 //!
-//! The descriptor of `/proc/PID/mem`, opened once, always refers to this one process image. Access fails once the
-//! process has ended or executed another program, even if another process has the same process id. Two checks ensure
-//! that it is the right process. The peer has sent a token, and the token must be at the given address in its memory. A
-//! forked relative of the peer also has the token, so the peer's pidfd must still be alive after the open.
-//! (`process_vm_writev` names the target by process id at each call, so a reused id would be a risk. For a few pages
-//! that call is no faster.)
+//! An open file descriptor of `/proc/PID/mem` always refers to the same process image. Access fails once the
+//! process has ended or executed another program, even if another process has got the same process id. Two checks
+//! after the open ensure that the memory belongs to the peer. First, the peer's token must be at the address that
+//! the peer has sent. A forked relative of the peer has the same token. So, second, the peer's pidfd must show that
+//! the peer is still alive. (`process_vm_writev` takes a process id at each call. Another process may have got this
+//! process id meanwhile. For a few pages `process_vm_writev` is no faster, either.)
 //!
-//! `SOVIA_DIRECT=off` forbids direct access. So do a restriction on tracing, another PID namespace, and a missing
-//! /proc. The peer's engine then copies.
+//! Direct access is impossible if `SOVIA_DIRECT=off` is set, if tracing is restricted, between processes of
+//! different PID namespaces, and without /proc. RDMAs are then staged, and the peer's engine copies.
 
 use crate::link::Token;
 use sovia_sys::poll::probe;
@@ -19,18 +19,18 @@ use std::sync::{Arc, OnceLock};
 /// Number of bytes at the end of an RDMA write that are stored last.
 pub(crate) const LAST: usize = 8;
 
-/// The peer's memory.
+/// Direct access to a peer's memory.
 #[derive(Debug)]
 pub(crate) struct Reach {
     pid: i32,
-    /// Pidfd, readable once the process has ended.
+    /// Pidfd of the peer's process, readable once the process has ended.
     process: Option<Arc<Fd>>,
     token: Token,
     token_at: u64,
     memory: OnceLock<Option<Fd>>,
 }
 
-/// Reason why bytes could not be copied.
+/// Reason why a direct access has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missed {
     /// The process has ended.
@@ -65,7 +65,7 @@ impl Reach {
         let mut token = Token::default();
         let read = call::pread(fd.raw(), &mut token, i64::try_from(self.token_at).ok()?);
         let right = read == Ok(token.len()) && token == self.token;
-        // If the process is alive now, the process id was its own when the memory was opened.
+        // If the peer is alive now, `pid` was its process id when the memory was opened.
         let lives = self.process.as_ref().is_none_or(|p| probe(p.raw(), libc::POLLIN) == 0);
         (right && lives).then_some(fd)
     }
@@ -76,7 +76,7 @@ impl Reach {
     }
 
     /// Writes bytes to an address in the peer's memory. Stores the last bytes, up to [`LAST`], after all others. A
-    /// program may poll the last bytes to see if all have arrived.
+    /// program may poll the last bytes to see if all bytes have arrived.
     pub(crate) fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Missed> {
         let last = bytes.len().saturating_sub(LAST);
         self.all(bytes.len(), to, |fd, done, at| {
@@ -132,7 +132,7 @@ mod tests {
         assert!(!Reach::new(0, None, *token, at).is_open(), "a process that cannot be seen");
     }
 
-    /// A process with the right token could be a relative that got the ended peer's process id.
+    /// After the peer's end, a forked relative with the same token could have got the peer's process id.
     #[test]
     fn nothing_is_opened_after_the_end() {
         let token: Box<Token> = Box::new([7; 16]);

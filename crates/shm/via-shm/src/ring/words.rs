@@ -1,5 +1,6 @@
-//! Copies bytes to and from the 64-bit words of an entry: eight bytes in each word, and the rest in the last word. One
-//! version handles this crate's memory. The other, `_checked`, handles the program's memory, where an access may fault.
+//! Copies bytes to and from the 64-bit words of an entry: eight bytes in each word, and the rest in the last word.
+//! The functions named `_checked` access the program's memory, where an access may fault. The other functions
+//! access this crate's memory.
 
 use crate::sync::{AtomicU64, Ordering};
 use sovia_signal::access;

@@ -1,6 +1,6 @@
-//! Atomics of a fuzzing build. Before each access to an atomic, a function that plays the peer is called and may change
-//! its value. So the peer can write any word at the worst moment, even between two loads of one word. Unlike with a
-//! second thread, a run can be repeated.
+//! Atomics of a fuzzing build. Before each access to an atomic, a function that plays the peer is called, and may
+//! change the atomic's value. So the peer can write any word at the worst moment, even between two loads of one
+//! word. A run can be repeated exactly, which would not be possible with a second thread.
 
 use core::cell::Cell;
 use core::ops::Deref;
@@ -27,7 +27,7 @@ fn look(at: usize, len: usize) {
 
 macro_rules! atomic {
     ($name:ident, $plain:ty) => {
-        /// Like the type of this name in `core`.
+        /// Like the type of this name in `core`, but calls the peer before each access.
         #[derive(Debug)]
         #[repr(transparent)]
         pub struct $name(core::sync::atomic::$name);

@@ -8,8 +8,8 @@ use via::memory::{Ptag, RegionCache};
 use via::queue::{Outcome, WorkQueue};
 use via::{Control, DescriptorAddress, DescriptorRef, Status};
 
-/// A work queue, with the caches and the tag for looking up its memory, and the completion queue or callbacks to
-/// notify.
+/// A work queue. Also holds the caches and the protection tag for lookups of its descriptors' memory, and the
+/// completion queue and callbacks to notify.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) work: WorkQueue,
@@ -30,7 +30,8 @@ impl Queue {
         }
     }
 
-    /// Completes the oldest descriptor. If its memory has been deregistered, only the queue stores the outcome.
+    /// Completes the oldest descriptor. If the descriptor's memory has been deregistered, only the queue stores the
+    /// outcome.
     pub(crate) fn complete(&mut self, nic: &Card, outcome: Outcome) -> Result<(), Overrun> {
         if let Some(front) = self.work.front()
             && let Some(descriptor) = descriptor(&mut self.descriptors, nic, self.ptag, front)
@@ -41,9 +42,9 @@ impl Queue {
         self.notices.completed(&mut self.work, nic)
     }
 
-    /// Completes all outstanding descriptors with a flush error. `operation` returns the status bits for a descriptor's
-    /// operation; it receives empty control bits if the descriptor's memory has been deregistered. Ignores overruns:
-    /// `push` reports them.
+    /// Completes all outstanding descriptors with a flush error. `operation` returns the status bits for a
+    /// descriptor's operation; its argument is empty if the descriptor's memory has been deregistered. Ignores an
+    /// overrun of the completion queue, because `CqCore::push` reports the overrun.
     pub(crate) fn flush(&mut self, nic: &Card, operation: impl Fn(Control) -> Status) {
         while let Some(front) = self.work.front() {
             let descriptor = descriptor(&mut self.descriptors, nic, self.ptag, front);
@@ -80,8 +81,9 @@ pub(crate) fn form(
     Ok(count)
 }
 
-/// Returns the address and length of segment `i` of a descriptor. Checks only its first `used` bytes, so the caller
-/// must not use others. The pointer is valid while the queue's lock is held, because deregistering waits for the lock.
+/// Returns the address and length of segment `i` of a descriptor. Checks only the segment's first `used` bytes, so
+/// the caller must not use the other bytes. The pointer is valid while the queue's lock is held, because
+/// deregistering waits for the lock.
 #[inline(always)]
 pub(crate) fn segment(
     descriptor: &DescriptorRef<'_>,
@@ -94,7 +96,7 @@ pub(crate) fn segment(
     let segment = descriptor.segment(i).ok_or(Status::FORMAT_ERROR)?;
     let used = used.min(segment.length);
     if used == 0 {
-        // A segment without bytes needs no memory. Its address and handle are ignored.
+        // The caller uses no byte, so the segment's address and handle are ignored.
         return Ok((NonNull::dangling(), segment.length));
     }
     let memory = cache.find(&nic.table, segment.handle, ptag).ok_or(Status::PROTECTION_ERROR)?;
@@ -107,7 +109,7 @@ pub(crate) struct Gather<'a> {
     pub(crate) descriptor: DescriptorRef<'a>,
     pub(crate) nic: &'a Card,
     pub(crate) ptag: Ptag,
-    /// Index of the first data segment, and the index after the last.
+    /// Index of the first data segment. `count` is the index after the last data segment.
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
@@ -132,9 +134,9 @@ impl Gather<'_> {
         Ok(total)
     }
 
-    /// Checks that there is valid memory for bytes `from..from + len`. Does not check segments behind these bytes.
-    /// Programs post receives that name more memory than they have, for short messages, and a hardware NIC also checks
-    /// only the memory that it uses.
+    /// Checks that bytes `from..from + len` of the segments are registered memory. Does not check the bytes behind
+    /// this range. Some programs post receives that name more memory than is registered, and a hardware NIC also
+    /// checks only the memory that it uses.
     ///
     /// # Errors
     /// [`Status::LENGTH_ERROR`] if the segments are too short; another status if the memory is invalid.
@@ -149,9 +151,10 @@ impl Gather<'_> {
         if left == 0 { Ok(()) } else { Err(Status::LENGTH_ERROR) }
     }
 
-    /// Calls `each` for each part of bytes `from..from + len`, in order, with the part's address, its offset in the
-    /// whole, and its length. The parts have `len` bytes in total. Otherwise, as when the program changes the
-    /// descriptor meanwhile, returns a format error.
+    /// Splits bytes `from..from + len` of the segments into contiguous parts. Calls `each` with the address, the
+    /// offset and the length of each part, in order. The offset counts from the first segment's first byte. Returns
+    /// a format error if the parts have fewer than `len` bytes in total. This happens if the program changes the
+    /// descriptor meanwhile.
     pub(crate) fn parts<E: From<Status>>(
         &self,
         data: &mut RegionCache,

@@ -1,9 +1,9 @@
 //! Looks up the destination of the next message in advance.
 //!
-//! A message should reach its program quickly, but a program that finds no message has time. So a look without a
-//! message reads the next receive's descriptor and checks its memory. When the message arrives, only the copy is left.
-//! A program may not change a posted descriptor (VIA 1.0, section 2.4.1). If it does, the message goes to the memory
-//! that the descriptor named before or after the change.
+//! A thread that finds no message uses the time to read the next receive's descriptor and to check the descriptor's
+//! memory. When the message arrives, the thread only has to copy the message. A program may not change a posted
+//! descriptor (VIA 1.0, section 2.4.1). If a program does so, the message goes to the memory that the descriptor
+//! named before or after the change.
 
 use crate::card::Card;
 use crate::vi::access::{self, Queue};
@@ -11,10 +11,12 @@ use crate::vi::recv::FOREIGN;
 use core::ptr::NonNull;
 use via::descriptor::ControlSegment;
 
-/// The oldest receive, as far as known. Each VI has one, so it is small.
+/// Destination of the next message, as found in the oldest receive's descriptor. Small, because each VI has an
+/// `Ahead`.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// Position of the queue, and count of the memory table's changes, at the time of the lookup.
+    /// Position of the queue at the time of the lookup. `changes` is the memory table's count of changes at that
+    /// time.
     position: u32,
     changes: u32,
     looked: bool,
@@ -28,7 +30,7 @@ pub(crate) struct Ahead {
 // queue's lock.
 unsafe impl Send for Ahead {}
 
-/// Destination of a message: all of the descriptor's only data segment.
+/// Destination of a message: the only data segment of the oldest receive's descriptor.
 #[derive(Debug)]
 pub(crate) struct Place {
     control: NonNull<ControlSegment>,
@@ -57,7 +59,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Looks up the oldest receive, unless this has been done.
+    /// Looks up the memory of the oldest receive, unless an earlier call has done so.
     #[inline]
     pub(crate) fn look(&mut self, queue: &mut Queue, nic: &Card) {
         if !self.looked || self.position != queue.work.position() {

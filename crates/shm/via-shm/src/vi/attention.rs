@@ -9,15 +9,15 @@ use crate::vi::target::is_staged;
 use core::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
-/// Number of looks that show that the program polls.
+/// Number of the program's looks at an armed queue after which the queue is disarmed.
 const POLLS: u32 = 64;
 
-/// Which thread polls a receive queue, or is woken for it.
+/// Records which thread polls a receive queue, or which thread senders wake for the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
-    /// Set once the program has looked since the engine's last look.
+    /// Set if the program has looked for messages since the engine's last look.
     seen: bool,
-    /// The completion queue's number of looks at the engine's last look.
+    /// Number of the completion queue's looks, at the time of the engine's last look.
     counted: u32,
     /// Number of the program's looks while the queue is armed.
     polls: u32,
@@ -52,7 +52,7 @@ impl RecvSide {
         }
     }
 
-    /// Makes senders no longer wake the engine. Called when the program polls, or a thread sleeps on the queue.
+    /// Keeps senders from waking the engine. Called when the program polls, or when a thread sleeps on the queue.
     #[cold]
     pub(crate) fn disarm(&mut self) {
         if let Some(lane) = self.lane()
@@ -64,7 +64,7 @@ impl RecvSide {
     }
 
     /// Records that the program has looked for a message. Returns true if [`Core::between_looks`] has work to do.
-    /// Stores nothing if the program polls often.
+    /// Stores to `seen` only if it is not set, because a program that polls calls this function often.
     #[inline]
     pub(crate) fn looked(&mut self) -> bool {
         if !self.attention.seen {
@@ -91,14 +91,14 @@ impl Core {
             return;
         }
         recv.attention.listed = true;
-        // Release the queue's lock first: the engine's lock is not taken under it.
+        // Release the queue's lock first, because a thread must not take the engine's lock under the queue's lock.
         drop(recv);
         let weak: Weak<dyn Listed> = Arc::downgrade(self) as _;
         self.nic.hub.engine.list(weak);
     }
 
-    /// Returns this VI for the engine's list, if its receive queue should be listed. Called when a thread that slept on
-    /// the completion queue is awake.
+    /// Returns this VI for the engine's list, if its receive queue should be listed. Called after a thread that
+    /// slept on the completion queue has woken.
     pub(crate) fn to_be_listed(self: &Arc<Self>) -> Option<Weak<dyn Listed>> {
         let mut recv = self.recv.lock();
         if !recv.wants_listing() {
@@ -122,8 +122,8 @@ impl Listed for Core {
         let looked = core::mem::take(&mut recv.attention.seen) || of_cq != recv.attention.counted;
         recv.attention.counted = of_cq;
         let needed = recv.lane().is_some() && recv.queue.work.outstanding() > 0;
-        // A sleep on the completion queue counts only if it lasts from one look of the engine to the next. Otherwise
-        // the sleeping thread would often have to list its VIs again.
+        // Count a sleep on the completion queue only if no thread has looked since the engine's last look. If short
+        // sleeps counted, the sleeping thread would often have to list its VIs again.
         let by_cq = needed
             && !looked
             && recv.queue.notices.cq.as_ref().is_some_and(|cq| cq.sleeps_by_itself());

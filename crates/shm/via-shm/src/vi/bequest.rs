@@ -1,4 +1,5 @@
-//! Memory of the segment in which a process leaves bytes to its peer. The peer can read it after the process has died.
+//! Memory of the segment in which a process leaves bytes to its peer. The peer can read these bytes after the
+//! process has died.
 
 use crate::layout::AREA;
 use crate::link::Attachment;
@@ -8,11 +9,12 @@ use std::sync::Arc;
 use via::bequest::{Bequest, WORDS};
 
 /// Offset of the bequest in the overflow buffer. The bequest lies behind the window of staged RDMAs, and behind the
-/// bytes that [`crate::link`] keeps from a VI's earlier generation. So the bequest begins as zeros.
+/// bytes that [`crate::link`] keeps from a VI's earlier generation. So RDMAs do not overwrite the bequest, and it
+/// consists of zeros at the start of a connection.
 const AT: u64 = 1 << 20;
 /// Size of each direction's bequest in bytes.
 const LEN: usize = 64 << 10;
-/// Offset of the bytes. The words come first, in a page of their own.
+/// Offset of the bequest's bytes in the overflow buffer. The bequest's words lie in the page before them.
 const BYTES_AT: u64 = AT + 4096;
 
 const _: () = {
@@ -20,7 +22,7 @@ const _: () = {
     assert!(WORDS * size_of::<AtomicU64>() <= 4096);
 };
 
-/// The bequests of both directions.
+/// The bequests of a connection's two directions.
 #[derive(Debug)]
 pub(super) struct Kept(pub(super) Arc<Attachment>);
 

@@ -35,7 +35,8 @@ impl Core {
         let end: std::sync::Weak<dyn End> = Arc::downgrade(self) as _;
         attachment.watch(end);
         self.send.lock().attach(Some(TxLane::new(attachment, ahead)));
-        // Process events that the peer reported before this end was registered.
+        // Make the engine look at this VI, because the peer may have reported events before this end was
+        // registered.
         attachment.knock_here();
         self.nic.hub.engine.nudge();
         self.changed();
@@ -80,7 +81,7 @@ impl Core {
         machine.disconnect();
         self.forget_peers();
         if let Some(socket) = machine.requesting.take() {
-            // Wakes the thread that waits for the peer's answer.
+            // Wake the thread that waits for the peer's answer.
             socket.shutdown();
         }
         let attachment = self.end(&mut machine);
@@ -96,7 +97,8 @@ impl Core {
             attachment.close(Close::Disconnected);
             attachment.wake_local();
             if reached {
-                // The program may free its registered memory after this call.
+                // Wait until the peer no longer accesses registered memory, because the program may free this
+                // memory next.
                 attachment.await_reach();
             }
         }
@@ -126,7 +128,8 @@ impl Core {
         result
     }
 
-    /// Makes a request. If the peer accepts it, the VI is connected. If not, the VI's request stays pending.
+    /// Sends a connection request to the peer. If the peer accepts the request, connects the VI. If not, the VI's
+    /// request `number` stays pending.
     pub(super) fn request(
         self: &Arc<Self>,
         number: u64,
@@ -134,7 +137,8 @@ impl Core {
     ) -> Result<ViAttributes, ConnectError> {
         let result = outgoing.run(|socket, attachment| {
             let mut machine = self.machine();
-            // The peer waits, so it has the request as soon as this process sends it. Record this step before the send.
+            // The peer waits, so it takes the request as soon as this process sends the request. Record this step
+            // before the send.
             machine.request(number)?.taken().map_err(|_| ConnectError::NoMatch)?;
             machine.requesting = Some(socket.clone());
             self.begin(&machine, attachment);
@@ -166,7 +170,7 @@ impl Core {
         Ok(())
     }
 
-    /// Connects this VI, which must be idle, to the requesting one.
+    /// Connects this VI, which must be idle, to the VI that has sent the request `incoming`.
     pub(crate) fn accept(
         self: &Arc<Self>,
         incoming: Box<Incoming>,
@@ -174,8 +178,8 @@ impl Core {
         self.answer(incoming, None)
     }
 
-    /// Connects this VI to the requesting one. With `number`, this VI has a pending peer request of that number, and
-    /// `incoming` is the peer's request. Otherwise this VI must be idle.
+    /// Connects this VI to the VI that has sent the request `incoming`. With `number`, this VI has a pending peer
+    /// request of that number, and `incoming` is the peer's request. Otherwise this VI must be idle.
     pub(super) fn answer(
         self: &Arc<Self>,
         mut incoming: Box<Incoming>,
@@ -200,7 +204,7 @@ impl Core {
         });
         let Ok(state) = accepted else {
             self.end(&mut machine);
-            // The receives stay posted for another attempt. Sends posted in between end in error.
+            // The receives stay posted for another attempt. Flush the sends that were posted during this attempt.
             self.send.lock().flush(&self.nic);
             return Err(NotAccepted::over());
         };

@@ -35,8 +35,8 @@ pub(crate) struct Core {
     pub(super) peering: Peering,
     /// Reason why the connection is broken, while `broken` is set.
     cause: Mutex<Option<Cause>>,
-    /// Set under the lock of a queue that has a lane; cleared after both queues have lost their lanes. So it always
-    /// refers to the current connection.
+    /// Set once the connection is broken. A thread sets this flag only under the lock of a queue that has a lane.
+    /// The flag is cleared after both queues have lost their lanes. So it always refers to the current connection.
     pub(super) broken: AtomicBool,
     /// Changed when a connection begins or ends. The futex word of threads that wait on a VI without a connection.
     pub(super) changes: AtomicU32,
@@ -153,7 +153,7 @@ impl Core {
         fence(Ordering::SeqCst);
         send.awaits_room = true;
         drop(send);
-        // Room may have become free before the peer knew that it must wake the engine.
+        // The peer may have made room before it saw that it must wake the engine, so try again to send.
         self.send_all();
     }
 
@@ -194,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Reports dropped messages to the program. The peer dropped them because no receive was posted.
+    /// Reports to the program that the peer has dropped messages because no receive was posted.
     fn note_dropped(&self, recv: &RecvSide) {
         let Some(lane) = recv.lane() else { return };
         let dropped = lane.dropped();
@@ -274,8 +274,8 @@ impl Core {
         recv.queue.work.take()
     }
 
-    /// Does other work for a program that polls. Above all, executes the peer's RDMAs: the engine would be later, as it
-    /// may have no processor of its own.
+    /// Does other work while the program polls: updates the VI's attention state and executes the peer's RDMAs. The
+    /// engine would execute an RDMA later, because it may have to wait for a processor.
     #[cold]
     fn between_looks(self: &Arc<Self>, mut recv: Held<'_, RecvSide>) {
         recv.polled();

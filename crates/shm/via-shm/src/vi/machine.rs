@@ -1,4 +1,4 @@
-//! The states of a VI and of its connection request, which change by the tables of `via`.
+//! The state of a VI and of its connection request. The tables in `via` define the changes of the state.
 
 use crate::link::Attachment;
 use sovia_sys::seqpacket::Packets;
@@ -14,7 +14,8 @@ pub(crate) struct Machine {
     pub(super) state: ViState,
     pub(super) attributes: ViAttributes,
     pub(super) ptag: Ptag,
-    /// The last request, and its number. The number shows if an interrupted request is not the current one.
+    /// The last request. `number` is its number, by which a thread can see that its own request is no longer the
+    /// current one.
     request: Option<Requester>,
     number: u64,
     /// Socket on which a pending request waits for the peer's answer.
@@ -72,7 +73,7 @@ impl Machine {
     pub(super) fn disconnect(&mut self) {
         let withdrawn = IllegalTransition { state: self.state, event: Event::Disconnect };
         if self.end_request(self.number, Err(&withdrawn.into())).is_err() {
-            // There is no request. The VI may be in any state.
+            // There is no pending request. The VI may be in any state.
             self.state = self.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
         }
     }

@@ -1,4 +1,4 @@
-//! A VI as a member of the completion queue of its receives.
+//! Implements [`Member`] for a VI whose receive queue is attached to a completion queue.
 
 use crate::completion::Member;
 use crate::engine::Listed;

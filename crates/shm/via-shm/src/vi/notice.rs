@@ -73,8 +73,8 @@ impl Notices {
         cq.push(self.entry)
     }
 
-    /// Registers `callback`: the NIC's callback thread passes the next completion to it. Calls it at once for a
-    /// completion that waits already.
+    /// Registers `callback`, which the NIC's callback thread calls with the next completion. If a completed
+    /// descriptor already waits in `work`, the thread calls `callback` with this descriptor's completion at once.
     pub(crate) fn notify(&mut self, work: &mut WorkQueue, nic: &Card, callback: ViCallback) {
         if let Done::Completion(completion) = work.take() {
             nic.run(Box::new(move || callback(completion)));

@@ -1,9 +1,9 @@
 //! Connects two programs that both request the connection (`VipConnectPeerRequest`).
 //!
-//! Two such requests belong together if each one's local address is the other's remote address. The end with the
-//! greater local address waits, at a place named after the pair of addresses. The other end requests a connection
-//! there, again and again, until the first end waits. If an end's local and remote address are equal, it alternates
-//! between requesting and waiting, for random times.
+//! Two such requests belong together if the local address of each request is the remote address of the other one.
+//! The end with the greater local address waits at an address that is computed from both ends' addresses. The other
+//! end requests a connection at this address, again and again, until the first end waits there. If the local and
+//! the remote address are equal, each end alternates between a request and a wait, each for a random time.
 
 use crate::connect::{Incoming, Outgoing};
 use crate::hash;
@@ -20,7 +20,8 @@ use via::error::ConnectError;
 use via::state::{Event, IllegalTransition};
 use via::{NetAddress, ViAttributes};
 
-/// Shortest and longest pause between two requests to a peer that does not wait yet, in nanoseconds.
+/// Shortest pause between two requests to a peer that does not wait yet, in nanoseconds. `PAUSE_LAST` is the
+/// longest pause.
 const PAUSE_FIRST: u64 = 200_000;
 const PAUSE_LAST: u64 = 5_000_000;
 
@@ -34,7 +35,7 @@ pub(crate) struct Peering(Mutex<Stage>);
 enum Stage {
     #[default]
     None,
-    /// The request is pending. The number identifies it among the VI's requests.
+    /// The request is pending. The number identifies the request among the VI's requests.
     Requested(u64),
     Over(Outcome),
 }
@@ -45,8 +46,9 @@ impl Peering {
     }
 }
 
-/// Returns the address at which the two ends `a` and `b` connect: `host` and a discriminator of 128 bits. A program is
-/// unlikely to choose the same discriminator.
+/// Returns the address at which the ends with the addresses `a` and `b` connect. It consists of `host` and a
+/// discriminator of 128 bits, which is computed from `a` and `b`. A program is unlikely to use this discriminator
+/// for another purpose.
 fn meeting_place(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
     // Two hashes of 64 bits, with different start values.
     let of = |start: u64| {
@@ -140,7 +142,7 @@ impl Peers {
     fn run(self) {
         let outcome = self.connect();
         if let Err(error) = &outcome {
-            // Fails if the program has disconnected the VI, which has ended the request.
+            // Fails if the program has disconnected the VI, because the disconnect has already ended the request.
             let _ = self.core.refused(self.number, error);
         }
         let mut stage = self.core.peering.stage();
@@ -178,8 +180,8 @@ impl Peers {
         }
     }
 
-    /// Returns the time until which to continue without checking the VI again. Fails if the program has disconnected or
-    /// destroyed the VI.
+    /// Checks that the VI's request is still pending, and returns the time of the next check, which is at most
+    /// `until`. Fails if the program has disconnected or destroyed the VI.
     fn slice(&self, until: Option<u64>) -> Result<u64, ConnectError> {
         const SLICE: u64 = 50_000_000;
         self.core.machine().request(self.number)?;
@@ -207,7 +209,7 @@ impl Peers {
         }
     }
 
-    /// Requests a connection to the peer until the peer waits.
+    /// Requests a connection to the peer again and again, until the peer waits and answers.
     fn knock(&self, until: Option<u64>) -> Outcome {
         let nic = &self.core.nic;
         let place = meeting_place(&self.remote.host, &self.local, &self.remote);

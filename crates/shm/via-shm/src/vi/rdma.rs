@@ -1,10 +1,11 @@
 //! RDMA at its initiator.
 //!
-//! An RDMA is direct or staged. For a *direct* RDMA of up to 8 KB, the initiator itself reads or writes the peer's
-//! memory, if the system allows this ([`crate::link`]). The initiator must know the region. With the first RDMA that it
-//! executes, the target publishes the region's address, length and rights. The target also counts the changes of its
-//! registered memory, so the initiator never uses stale data. All other RDMAs are *staged*: both ends copy at the same
-//! time through the direction's overflow buffer. At the target, its engine or a waiting thread of its program copies.
+//! An RDMA is direct or staged. In a *direct* RDMA, the initiator itself reads or writes the peer's memory. This is
+//! possible for up to 8 KB, if the system allows the access ([`crate::link`]) and the initiator knows the region.
+//! The target publishes a region's address, length and rights when it executes a staged RDMA for the region. The
+//! target also counts the changes of its registered memory. So an initiator notices that its data about a region is
+//! out of date. All other RDMAs are *staged*: both ends copy at the same time through the direction's overflow
+//! buffer. At the target, the engine copies, or a thread of the program that polls or waits.
 //!
 //! An RDMA executes when it is the oldest descriptor, and later descriptors wait for it. So RDMAs complete in the
 //! queue's order, and the flag `VIP_CONTROL_QFENCE` needs no code.
@@ -23,9 +24,10 @@ use via::memory::RegionCache;
 use via::queue::Outcome;
 use via::{Control, Reliability, RemoteSegment, Status};
 
-/// Maximum number of bytes staged ahead of the consumer. Small enough for a second-level cache.
+/// Maximum number of bytes that are staged and not yet consumed. This number of bytes fits into a second-level
+/// cache.
 pub(super) const WINDOW: u64 = 512 << 10;
-/// Number of bytes after which an end publishes its position and loads the other end's.
+/// Number of bytes after which an end publishes its position and loads the other end's position.
 pub(super) const STEP: u64 = 64 << 10;
 const _: () = assert!(WINDOW as usize <= crate::layout::AREA && WINDOW.is_multiple_of(STEP));
 /// Maximum length of a direct RDMA, in bytes.
@@ -62,9 +64,10 @@ pub(super) const MAY_READ: u32 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Rdma {
     stage: Stage,
-    /// Number of RDMAs staged on this connection, and so the number of the current one.
+    /// Number of RDMAs staged on this connection, which is also the number of the current RDMA.
     number: u32,
-    /// The current RDMA in the stream of staged bytes: start, length, and number of bytes moved by this end.
+    /// Position in the stream of staged bytes at which the current RDMA starts. `len` is the RDMA's length, and
+    /// `moved` is the number of bytes that this end has copied.
     base: u64,
     len: u64,
     moved: u64,
@@ -80,12 +83,12 @@ enum Stage {
     Idle,
     /// The target executes the RDMA.
     Staged,
-    /// The data has been moved. The peer must be notified.
+    /// The data has been moved. If the RDMA has immediate data, a message must still report the RDMA to the peer.
     Note,
 }
 
 impl Rdma {
-    /// Ends the current descriptor. Keeps the number, because the target may still be executing the RDMA.
+    /// Forgets the current descriptor's RDMA. Keeps `number`, because the target may still be executing the RDMA.
     pub(crate) fn forget(&mut self) {
         self.stage = Stage::Idle;
     }
@@ -105,7 +108,8 @@ impl Rdma {
         self.stage == Stage::Staged && self.verdict(lane).is_none()
     }
 
-    /// Returns the status that the target has published for the staged RDMA; empty for success.
+    /// Returns the status that the target has published for the staged RDMA: an empty status for success, or `None`
+    /// if the target has not finished.
     pub(super) fn verdict(&self, lane: &TxLane) -> Option<Status> {
         if self.stage != Stage::Staged {
             return None;
@@ -177,8 +181,8 @@ impl Rdma {
         total: u32,
     ) {
         let words = &lane.direction().writer;
-        // Start behind the whole previous RDMA, even if it ended early. Every position that the target has published
-        // for the previous one is then at most this base.
+        // Start behind all bytes of the previous RDMA, even if that RDMA ended early. Every position that the
+        // target has published for the previous RDMA is then at most this base.
         self.base += self.len;
         self.len = u64::from(total);
         self.moved = 0;
@@ -197,7 +201,8 @@ impl Rdma {
         lane.attachment().knock();
     }
 
-    /// Moves as many bytes as possible. Returns `NoRoom` if some are left.
+    /// Copies as many bytes as possible now. Returns `NoRoom` if bytes are left, or if the target has not finished
+    /// the RDMA.
     fn drain(
         &mut self,
         lane: &TxLane,
@@ -214,7 +219,8 @@ impl Rdma {
             {
                 return Err(Obstacle::Descriptor(status));
             }
-            // Until the target has seen this RDMA, it publishes positions of the previous one.
+            // Until the target has begun this RDMA, its position is that of the previous RDMA and is at most
+            // `base`.
             let theirs = direction.reader.load(words::R_POSITION);
             let theirs = theirs.saturating_sub(self.base);
             if theirs > total {
@@ -270,7 +276,7 @@ impl Rdma {
         })
     }
 
-    /// Stores the region that the target has published.
+    /// Stores the address, length and rights that the target has published for the region of `handle`.
     fn learn(&mut self, lane: &TxLane, handle: u32) {
         let load = |i: usize| lane.direction().reader.0[i].load(Ordering::Relaxed);
         let state = load(words::R_REGION_STATE);
@@ -285,7 +291,8 @@ impl Rdma {
         regions[handle as usize % REGIONS] = Some(region);
     }
 
-    /// Executes the RDMA directly if this is possible and pays. Returns true if it did.
+    /// Executes the RDMA directly, if it is short and direct access is possible. Returns false if the RDMA must be
+    /// staged.
     fn reach(
         &self,
         lane: &TxLane,
@@ -304,13 +311,13 @@ impl Rdma {
         let at = remote.address.wrapping_sub(region.address);
         let within = at <= region.len && u64::from(total) <= region.len - at;
         if total > REACH_MAX || region.rights & right == 0 || !within || !link.reach.is_open() {
-            // The target checks the request again, and reports the error if there is one.
+            // Stage the RDMA. The target then checks it, and reports an error if the RDMA is not allowed.
             return Ok(false);
         }
         let reaching = &lane.direction().writer.0[words::W_REACHING];
         reaching.store(1, Ordering::SeqCst);
-        // SYNC: pairs with the fence in `Link::await_reach`. Either this thread sees the new count of changes or the
-        // close, or the waiting thread sees `W_REACHING`.
+        // SYNC: pairs with the fence in `Link::await_reach`. Either this thread sees that the memory has changed or
+        // the connection is closed, or the thread in `await_reach` sees `W_REACHING`.
         fence(Ordering::SeqCst);
         let current = link.regions_of(lane.attachment().side ^ 1) == region.count;
         let result = if current && lane.peer_closed().is_none() {
@@ -340,12 +347,12 @@ fn reach_part(
     let reach = &attachment.link.reach;
     let (at, len) = (part.as_ptr(), len as usize);
     let moved = if reading {
-        // SAFETY: the part is `len` bytes of registered memory. The program does not use them until the RDMA is done
-        // (`via::Memory`), and deregistering waits for the queue's lock.
+        // SAFETY: the part is `len` bytes of registered memory. The program does not use these bytes until the RDMA
+        // is done (`via::Memory`), and deregistering waits for the queue's lock.
         reach.read(address, unsafe { core::slice::from_raw_parts_mut(at, len) })
     } else {
-        // SAFETY: the part is `len` bytes of registered memory. The program does not write to them until the RDMA is
-        // done (`via::Memory`), and deregistering waits for the queue's lock.
+        // SAFETY: the part is `len` bytes of registered memory. The program does not write to these bytes until the
+        // RDMA is done (`via::Memory`), and deregistering waits for the queue's lock.
         reach.write(address, unsafe { core::slice::from_raw_parts(at, len) })
     };
     match moved {

@@ -18,7 +18,8 @@ use via::{Control, Reliability, Status};
 #[derive(Debug)]
 pub(crate) struct RecvSide {
     pub(crate) queue: Queue,
-    /// `Some` from the connection's start (for a requester: before the answer) to the disconnect.
+    /// `Some` from the start of a connection to the disconnect. A requester's connection starts before the peer's
+    /// answer.
     lane: Option<RxLane>,
     pub(crate) level: Reliability,
     /// Set when no more messages may be received on the connection.
@@ -35,7 +36,8 @@ pub(crate) struct RecvSide {
 #[derive(Debug, Default)]
 struct Partial {
     filled: u32,
-    /// Set if the rest of the message must be dropped, with the reason, at unreliable delivery.
+    /// `Some` if the rest of the current message must be dropped, with the reason. Used at unreliable delivery
+    /// only.
     lost: Option<Status>,
 }
 
@@ -76,7 +78,7 @@ impl RecvSide {
         self.lane = lane;
         self.ended = false;
         self.partial = Partial::default();
-        // The error of an earlier connection does not concern this one.
+        // Forget the error of an earlier connection.
         self.trouble = None;
         self.attention.armed = false;
         self.publish();
@@ -106,20 +108,23 @@ impl RecvSide {
         told.map_err(|Overrun| self.overrun())
     }
 
-    /// Like [`RecvSide::progress`], but also takes the descriptor. No completed descriptor may wait in the queue.
+    /// Like [`RecvSide::progress`], but also takes the completed descriptor off the queue. The queue must hold no
+    /// other completed descriptor.
     #[inline]
     pub(crate) fn take_next(&mut self, nic: &Card) -> Result<Completion, News> {
         let outcome = self.meet_or_get_ready(nic)?;
         let completion = self.queue.work.pass(outcome);
         if self.queue.notices.passed().is_err() {
-            // Too late for this completion: the next look finds the connection broken.
+            // The completion queue has no room. This completion is still returned, and the caller then finds
+            // `trouble`.
             self.overrun();
         }
         Ok(completion)
     }
 
-    /// Like [`RecvSide::progress`], for a completion queue that looks for an entry. Returns true if the caller takes
-    /// the entry directly. The caller can take the entry only with `mine`, and if no callback waits for the descriptor.
+    /// Like [`RecvSide::progress`], for a completion queue that looks for an entry. Returns true if the caller gets
+    /// the entry directly and no entry is pushed to the queue. This happens only with `mine`, and only if no
+    /// callback waits for the descriptor.
     #[inline]
     pub(crate) fn receive_for_cq(&mut self, nic: &Card, mine: bool) -> Result<bool, News> {
         let outcome = self.meet_or_get_ready(nic)?;
@@ -152,7 +157,8 @@ impl RecvSide {
         }
     }
 
-    /// Receives the next entry by the oldest descriptor. The caller completes the descriptor in the queue.
+    /// Receives the next ring entry into the memory of the oldest descriptor. The caller must complete this
+    /// descriptor in the queue.
     #[inline(always)]
     fn meet(&mut self, nic: &Card) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
@@ -271,7 +277,8 @@ impl RecvSide {
 
     #[cold]
     fn closed(&mut self, cause: Cause) -> News {
-        // The peer's last message may have arrived between the two looks.
+        // The peer may have sent its last message after this thread looked for messages, and then closed the
+        // connection. So look for messages once more.
         match self.lane.as_ref().map(RxLane::head) {
             Some(Ok(Some(_))) => News::Message,
             Some(Err(corrupt)) => self.corrupt(corrupt),
@@ -295,8 +302,8 @@ impl RecvSide {
         News::Trouble
     }
 
-    /// Handles a message that the posted receive cannot hold. A reliable connection breaks; an unreliable connection
-    /// loses the message.
+    /// Handles a message that cannot be stored in the posted receive. A reliable connection breaks; an unreliable
+    /// connection loses the message.
     #[cold]
     fn fail(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
         if self.level == Reliability::UNRELIABLE {
@@ -334,7 +341,7 @@ impl RecvSide {
     /// Refuses an RDMA of the peer. If a message was to report the RDMA (`told`), the receive for this message reports
     /// the error.
     pub(super) fn refuse_write(&mut self, nic: &Card, told: bool, cause: Cause) {
-        // Messages that the peer sent earlier come first.
+        // First receive the messages that the peer sent before the RDMA.
         while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
         if told && self.trouble.is_none() {
             let status = Status::OP_REMOTE_RDMA_WRITE | Status::RDMA_PROT_ERROR;
@@ -363,7 +370,7 @@ impl RecvSide {
     }
 }
 
-/// Takes a message of one entry off the ring, after its bytes have been copied. Marks the descriptor as received. At
+/// Takes a message of one entry off the ring, after its bytes have been copied. Marks the descriptor as done. At
 /// reliable reception, also reports the message to the sender.
 #[inline(always)]
 fn take(
@@ -381,8 +388,8 @@ fn take(
     Ok(Outcome { status: Status::OP_RECEIVE, length, immediate })
 }
 
-/// Copies a piece of a message to the descriptor's segments, from byte `at` on. Checks all segments before the first
-/// copy.
+/// Copies `piece` to the descriptor's data segments, from byte `at` of these segments on. Checks all segments
+/// before the first copy.
 fn scatter(
     gather: &Gather<'_>,
     data: &mut via::memory::RegionCache,

@@ -29,10 +29,11 @@ pub(crate) struct SendSide {
     may_read: bool,
     /// Progress of the oldest send.
     partial: Partial,
-    /// Number and length of each message that is sent but not yet received, at reliable reception.
+    /// Number and length of each message that this end has sent and the peer has not yet received. Used at reliable
+    /// reception only.
     flight: VecDeque<(u32, u32)>,
     pub(super) rdma: Rdma,
-    /// Set while the peer wakes this process's engine when there is room.
+    /// Set while the peer must wake this process's engine when it makes room for a waiting send.
     pub(super) awaits_room: bool,
 }
 
@@ -42,10 +43,10 @@ struct Partial {
     total: u32,
 }
 
-/// Reason why a send has not executed completely. Small, so it is returned in a register.
+/// Reason why a send has not executed completely. Small enough to be returned in a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// There is no room now, or the send must wait for earlier ones.
+    /// The ring or the pool has no room now, or the send must wait for earlier sends.
     NoRoom,
     /// The descriptor is invalid.
     Descriptor(Status),
@@ -170,7 +171,8 @@ impl SendSide {
         }
     }
 
-    /// Executes the posted descriptors, in order, until there is no more room. Returns false if `trouble` has been set.
+    /// Executes the posted descriptors, in order, until the ring or the pool has no more room. Returns false if
+    /// `trouble` has been set.
     pub(crate) fn progress(&mut self, nic: &Card) -> bool {
         if !self.flight.is_empty() && !self.land(nic) {
             return false;
@@ -187,7 +189,7 @@ impl SendSide {
                     self.land(nic)
                 }
                 Err(Obstacle::NoRoom) => return true,
-                // The earlier sends must complete first.
+                // The earlier sends are still in flight, and must complete before this send fails.
                 Err(_) if !self.flight.is_empty() => return self.check_ended(nic),
                 Err(obstacle) => self.fail(nic, obstacle),
             };
@@ -198,13 +200,14 @@ impl SendSide {
         true
     }
 
-    /// Completes the oldest descriptor.
+    /// Completes the oldest descriptor. Returns false if `trouble` has been set.
     fn done(&mut self, nic: &Card, outcome: Outcome) -> bool {
         self.partial = Partial::default();
         self.queue.complete(nic, outcome).is_ok() || self.overrun()
     }
 
-    /// Completes the sends that the peer has received, at reliable reception.
+    /// Completes the sends whose messages the peer has received, at reliable reception. Returns false if `trouble`
+    /// has been set.
     fn land(&mut self, nic: &Card) -> bool {
         match self.lane.as_ref().map(TxLane::delivered) {
             Some(Ok(delivered)) if !self.complete_up_to(nic, delivered) => false,
@@ -235,7 +238,8 @@ impl SendSide {
         }
     }
 
-    /// Executes the descriptor at `at`, as far as possible now. No earlier descriptor is waiting to execute.
+    /// Executes the descriptor at `at`, as far as possible now. The caller must have executed all earlier
+    /// descriptors.
     fn attempt(&mut self, nic: &Card, at: DescriptorAddress) -> Result<Gone, Obstacle> {
         let lane = self.lane.as_mut().ok_or(Obstacle::NoRoom)?;
         if lane.peer_closed().is_some() {
@@ -314,7 +318,7 @@ impl SendSide {
 pub(super) enum Gone {
     /// The descriptor is done.
     Done(Outcome),
-    /// The message (of this length) is sent. The descriptor is done when the peer has received it.
+    /// The message (of this length) is sent. The descriptor is done when the peer has received the message.
     InFlight(u32),
 }
 
@@ -325,7 +329,7 @@ fn immediate_of(descriptor: &DescriptorRef<'_>) -> Option<u32> {
     descriptor.control().contains(Control::IMMEDIATE).then(|| descriptor.immediate())
 }
 
-/// Sends bytes that are contiguous and fit one entry. The caller has a permit.
+/// Sends the `len` contiguous bytes at `from` as one entry. The caller must have a permit.
 #[inline(always)]
 fn send_piece(
     lane: &mut TxLane,
@@ -335,7 +339,8 @@ fn send_piece(
 ) -> Result<u32, Obstacle> {
     if len as usize <= INLINE {
         // SAFETY: `segment` has checked that the `len` bytes at `from` are registered memory. The program must not
-        // write to them until the send is done (`via::Memory`), and deregistering waits for the queue's lock.
+        // write to these bytes until the send is done (`via::Memory`), and deregistering waits for the queue's
+        // lock.
         let bytes = unsafe { core::slice::from_raw_parts(from.as_ptr(), len as usize) };
         lane.send_inline(bytes, immediate);
         return Ok(len);
@@ -374,6 +379,8 @@ pub(super) fn permit(lane: &mut TxLane) -> Result<(), Obstacle> {
     }
 }
 
+/// Copies `len` bytes from `from` to `to`.
+///
 /// # Safety
 /// `from` must be valid for reads and `to` for writes of `len` bytes. The ranges must not overlap: one lies in a
 /// segment or on the stack, and the other in registered memory.

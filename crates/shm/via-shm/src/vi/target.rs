@@ -1,4 +1,4 @@
-//! RDMA at its target; see [`super::rdma`].
+//! Executes the peer's RDMAs at their target; see [`super::rdma`].
 
 use crate::card::Card;
 use crate::layout::Direction;
@@ -18,12 +18,12 @@ use via::{AsyncError, Control, Reliability, Status, ViAttributes};
 /// Number of looks for more staged bytes before the target stops waiting; a few microseconds.
 const PATIENCE: u32 = 2000;
 
-/// State of the peer's RDMAs into this process's memory.
+/// State of the peer's RDMAs that access this process's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
     serving: Mutex<Serving>,
-    /// Set by a thread that wanted to serve and found `serving` locked. The lock's holder may have looked already, so
-    /// it looks again after it has released the lock.
+    /// Set by a thread that found `serving` locked when it wanted to execute an RDMA. The lock's holder may have
+    /// looked for RDMAs before, so it looks once more after it has released the lock.
     again: AtomicBool,
 }
 
@@ -59,26 +59,27 @@ impl Target {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks `serving`. Returns `None` if another thread holds the lock; that thread then serves once more.
+    /// Locks `serving`. Returns `None` if another thread holds the lock; that thread then looks for RDMAs once
+    /// more.
     fn try_serving(&self) -> Option<MutexGuard<'_, Serving>> {
-        // SYNC: an exchange, not a store. A thread that overwrites another thread's mark also synchronizes with that
-        // thread, and sees the RDMA that caused the mark.
+        // SYNC: an exchange, not a store, so that this thread reads the value that another thread has set. It then
+        // synchronizes with that thread, and sees the RDMA for which that thread set `again`.
         self.again.swap(true, Ordering::SeqCst);
-        // SYNC: pairs with the fence in `is_wanted`: either this thread finds the lock free, or the lock's holder sees
-        // the mark.
+        // SYNC: pairs with the fence in `is_wanted`: either this thread finds the lock free, or the lock's holder
+        // sees that `again` is set.
         fence(Ordering::SeqCst);
         let serving = match self.serving.try_lock() {
             Ok(serving) => serving,
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        // SYNC: an exchange, so that it reads the mark of the last thread that found the lock taken. This thread then
-        // sees the RDMA that caused the mark.
+        // SYNC: an exchange, so that this thread reads the value of the last thread that found the lock taken. It
+        // then sees the RDMA for which that thread set `again`.
         self.again.swap(false, Ordering::SeqCst);
         Some(serving)
     }
 
-    /// Returns true if another thread has found the lock taken. Call it after releasing the lock.
+    /// Returns true if another thread has found `serving` locked. Call it after releasing the lock.
     fn is_wanted(&self) -> bool {
         fence(Ordering::SeqCst);
         self.again.load(Ordering::Relaxed)
@@ -89,8 +90,8 @@ impl Target {
         *self.serving() = Serving { connection, ..Serving::default() };
     }
 
-    /// Waits until no thread uses a region that it looked up earlier. Returns true if there may be an RDMA that no
-    /// other thread serves.
+    /// Waits until no thread uses a region that it looked up before this call. Returns true if another thread has
+    /// found `serving` locked meanwhile. In this case the caller must call [`Core::serve`].
     pub(crate) fn quiesce(&self) -> bool {
         drop(self.serving());
         self.is_wanted()
@@ -98,10 +99,11 @@ impl Target {
 }
 
 impl Core {
-    /// Executes the peer's staged RDMA, if there is one. Checking costs little.
+    /// Executes the peer's staged RDMA, if there is one.
     #[inline]
     pub(crate) fn serve_if_staged(&self) {
-        // Release the queue's lock before serving: the target's lock is taken before the queue's.
+        // Do not hold the receive queue's lock in `serve`: a thread must take the lock of `serving` before the
+        // queue's lock.
         if self.has_staged() {
             self.serve();
         }
@@ -150,8 +152,9 @@ impl Core {
         }
     }
 
-    /// Refuses an RDMA that is not allowed. Runs before the peer learns of the refusal, so the program sees this error
-    /// and not the peer's reaction. Returns true if the connection is broken now.
+    /// Reports an RDMA that is not allowed to this process's program. Breaks the connection if it is reliable, and
+    /// then returns true. Call it before the peer learns of the refusal. So the program sees this error, and not an
+    /// error that the peer's reaction causes.
     #[cold]
     fn refuse(&self, attachment: &Attachment, reading: bool, told: bool) -> bool {
         let (code, operation) = if reading {
@@ -241,8 +244,8 @@ impl Serving {
         active.moved += len;
         let position = active.base.wrapping_add(active.moved);
         let all = active.moved == active.len;
-        // SYNC: this Release store pairs with the initiator's Acquire load, so the initiator sees the bytes before the
-        // position.
+        // SYNC: this Release store pairs with the initiator's Acquire load, so an initiator that sees the position
+        // also sees the bytes.
         direction.reader.store(words::R_POSITION, position);
         if all {
             self.finish(attachment, number, Status::empty());
@@ -274,7 +277,8 @@ fn look_up(
     let what = load(words::W_WHAT);
     let (len, reading) = (what & 0xffff_ffff, what >> 32 & 1 != 0);
     let (address, base) = (load(words::W_ADDRESS), load(words::W_BASE));
-    // Load the count before the lookup, so that a later change of the region makes the count differ.
+    // Load the count of changes before the lookup. If the region changes after the lookup, the initiator finds that
+    // the count differs.
     let count = attachment.link.regions_of(attachment.side);
     let region = nic.table.find(load(words::W_HANDLE) as u32).ok_or(reading)?;
     let of_region = region.attributes();
@@ -292,23 +296,24 @@ fn look_up(
     words.0[words::R_REGION].store(region.memory().address(0), Ordering::Relaxed);
     words.0[words::R_REGION_LEN].store(region.memory().len() as u64, Ordering::Relaxed);
     words.0[words::R_REGION_STATE].store(state, Ordering::Relaxed);
-    // The initiator ignores positions below its base.
+    // A relaxed store is enough. Until the initiator sees it, the initiator treats the older position as `base`.
     words.0[words::R_POSITION].store(base, Ordering::Relaxed);
     Ok(Active { number, reading, region, address, base, len, moved: 0 })
 }
 
-/// Copies between the overflow buffer and the program's memory: to the buffer for a read, from it for a write. Stores
-/// the last bytes last, because a program may poll them to see if all bytes have arrived.
+/// Copies between the overflow buffer and the program's memory: into the buffer for a read, out of the buffer for a
+/// write. Stores the last [`LAST`] bytes after all others. A program may poll the last bytes to see if all bytes
+/// have arrived.
 fn copy(reading: bool, memory: NonNull<u8>, area: NonNull<u8>, len: usize) {
     let (from, to) = if reading { (memory, area) } else { (area, memory) };
     let last = len.saturating_sub(LAST);
     // SAFETY: a step lies within the window, and so within the overflow buffer. `range` has checked the program's
-    // memory. The region is live, and `quiesce` waits for this thread before it is freed. The ranges do not overlap:
-    // only one is in a segment. The program may use the bytes during the copy, as it has allowed its peer to access
-    // them.
+    // memory. The region is live, and `quiesce` waits for this thread before the region is freed. The ranges do not
+    // overlap: only one is in a segment. The program may use the bytes during the copy, as it has allowed its peer
+    // to access them.
     unsafe {
         access::copy_valid(to.as_ptr(), from.as_ptr(), last);
-        // SYNC: a thread that sees the last bytes also sees the bytes before them.
+        // SYNC: a thread that sees the last bytes also sees all earlier bytes.
         fence(Ordering::Release);
         let (from, to) = (from.add(last), to.add(last));
         access::copy_valid(to.as_ptr(), from.as_ptr(), len - last);

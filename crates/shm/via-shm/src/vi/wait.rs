@@ -1,8 +1,9 @@
-//! Waits for a descriptor: spins for a while, then sleeps.
+//! Waits until a descriptor is done: spins for a while, then sleeps.
 //!
-//! A thread sleeps on the futex word of its direction, in the segment, by the protocol of [`crate::ready_list`]. On a
-//! VI without a connection, it sleeps on a word of the VI. The peer wakes the thread when it sends a message or frees
-//! room. This process wakes the thread when the connection or the peer's process ends.
+//! A thread that waits for a receive or a send sleeps on a futex word of that direction, by the protocol of
+//! [`crate::ready_list`]. On a VI without a connection, the thread sleeps on `Core::changes`. The peer wakes the
+//! thread when it sends a message or frees room. This process wakes the thread when the connection or the peer's
+//! process ends.
 
 use crate::layout::Direction;
 use crate::patience::{Deadline, LOOKS, NAP_MAX, deadline, left};
@@ -25,7 +26,7 @@ pub(crate) enum Side {
     Recv,
 }
 
-/// Returns the result of a wait if `done` settles it.
+/// Returns the result of a wait; `None` if the thread must continue to wait.
 fn settled(done: Done) -> Option<Result<Completion, WaitError>> {
     match done {
         Done::Completion(completion) => Some(Ok(completion)),
@@ -55,7 +56,7 @@ impl Core {
         timeout: Option<Duration>,
     ) -> Result<Completion, WaitError> {
         for _ in 0..QUICK_LOOKS {
-            // Not by `look`, to save a copy of the completion.
+            // Call `done` and not `look`, to save a copy of the completion.
             match self.done(side) {
                 Done::Completion(completion) => return Ok(completion),
                 Done::Empty => return Err(WaitError::Empty),
@@ -138,7 +139,7 @@ impl Core {
     }
 
     /// Returns true if spinning can help. Spinning cannot help if the peer's thread last waited on this processor,
-    /// because that thread runs only if this one does not.
+    /// because that thread can run only while this thread does not.
     pub(crate) fn may_spin(&self) -> bool {
         let Some(attachment) = self.machine().attachment.clone() else { return false };
         let mine = u64::from(call::current_cpu()) + 1;
@@ -149,10 +150,11 @@ impl Core {
         word(attachment.out()) != mine
     }
 
-    /// Looks, sleeps once if there is nothing, and looks again.
+    /// Looks for a completion, sleeps once if there is none, and looks again.
     fn nap(self: &Arc<Self>, side: Side, until: Deadline) -> Option<Result<Completion, WaitError>> {
         let time = Some(left(until).unwrap_or(NAP_MAX).min(NAP_MAX));
-        // Load `changes` before the attachment, because other threads change the attachment first.
+        // Load `changes` before the attachment. Other threads change the attachment first, so a change that this
+        // thread has missed keeps it from sleeping.
         let seen = self.changes.load(Ordering::SeqCst);
         let attachment = self.machine().attachment.clone();
         let Some(attachment) = attachment else {

@@ -1,5 +1,5 @@
-//! Breaks a connection. The thread that finds an error first sets a flag, and then flushes both queues, one after the
-//! other, under their own locks.
+//! Breaks a connection. The thread that finds an error first sets `Core::broken`. It then flushes the two work
+//! queues one after the other, each under its own lock.
 
 use super::Core;
 use crate::bias::Held;
@@ -13,7 +13,7 @@ use via::{AsyncError, Reliability};
 
 impl Core {
     /// Breaks the connection of `attachment`. The caller holds the lock of a queue with a lane of this connection.
-    /// After it has released the lock, the caller must call [`Core::settle`].
+    /// After the caller has released this lock, it must call [`Core::settle`].
     #[cold]
     fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
         if matches!(cause, Cause::Corrupt(_)) {
@@ -24,7 +24,7 @@ impl Core {
         attachment.wake_local();
     }
 
-    /// Marks the connection broken, for all threads.
+    /// Marks the connection broken. If it was not marked before, reports `cause` to the program.
     pub(in crate::vi) fn mark_broken(&self, cause: Cause) {
         self.cause().get_or_insert(cause);
         if !self.broken.swap(true, Ordering::SeqCst) {
@@ -58,7 +58,8 @@ impl Core {
         }
     }
 
-    /// Checks if the peer has closed the connection, so that callers return the current state.
+    /// Breaks the connection if the peer has closed it. Call this function before the VI's state is returned to the
+    /// program.
     pub(crate) fn catch_up(&self) {
         let recv = self.recv.lock();
         if let Some(cause) = recv.lane().and_then(RxLane::peer_closed)

@@ -1,8 +1,8 @@
-//! The two directions of a native VI: a ring and a pool each, with exact counts of posted receives.
+//! The two directions of a native VI. Each direction has a ring, a pool, and an exact count of posted receives.
 //!
-//! In the endpoints of the sockets layer all receives are always posted. Here the program posts receives, and the
-//! receiver publishes how many it has posted in total. So the sender can tell a full ring, for which it waits, from a
-//! missing receive, which breaks a reliable connection.
+//! An endpoint of the sockets layer always has all receives posted. On a native VI the program posts receives, and
+//! the receiver publishes their total number. So the sender can distinguish a full ring from a missing receive. The
+//! sender waits while the ring is full. A missing receive breaks a reliable connection.
 //!
 //! A message of up to [`FRAGMENT`] bytes takes one entry. A longer message takes several entries. The two ends copy
 //! different entries at the same time, so the transfer is as fast as one copy.
@@ -23,19 +23,21 @@ use std::sync::Arc;
 
 /// Maximum number of message bytes per entry.
 pub(crate) const FRAGMENT: usize = MESSAGE_MAX;
-/// Number of consumed entries after which the receiver returns them to the sender.
+/// Number of consumed entries after which the receiver publishes new credit to the sender.
 const BATCH: u32 = SLOTS / 4;
 
 /// Flag in an entry's length: the message carries immediate data.
 const IMMEDIATE: u32 = 1 << 20;
-/// Flag: the message continues in the next entry.
+/// Flag in an entry's length: the message continues in the next entry.
 const MORE: u32 = 1 << 21;
-/// Flag: reports an RDMA write of the peer. The entry holds the number of bytes written, and takes a receive.
+/// Flag in an entry's length: the entry reports an RDMA write of the peer. The entry holds the number of bytes
+/// written, and uses up a posted receive.
 const WRITTEN: u32 = 1 << 22;
 const LENGTH: u32 = IMMEDIATE - 1;
 const _: () = assert!(FRAGMENT <= LENGTH as usize);
 
-/// One direction, for either end, and a reference that keeps the memory mapped.
+/// One direction of a VI, and a reference that keeps the direction's memory mapped. The sender and the receiver
+/// each have one.
 #[derive(Debug)]
 struct Kept {
     /// Keeps the segment mapped, and this process's end of the VI in use.

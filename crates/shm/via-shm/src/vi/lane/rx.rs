@@ -31,7 +31,8 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) struct RxLane {
     half: Kept,
-    /// Number of the next entry, and of the first entry that the peer may not send yet, as published.
+    /// Number of the next entry to take. `given` is the number of the first entry that the peer may not send yet,
+    /// as published.
     next: u32,
     given: u32,
     /// Number of messages received.
@@ -63,7 +64,8 @@ impl RxLane {
         self.half.direction()
     }
 
-    /// Returns the peer's reason for closing, if it has closed. All messages that it sent before are visible then.
+    /// Returns the peer's reason for closing the connection; `None` if the peer has not closed it. After a reason
+    /// is returned, all messages that the peer sent before the close are visible.
     #[inline]
     pub(crate) fn peer_closed(&self) -> Option<Cause> {
         closed(self.direction())
@@ -125,7 +127,7 @@ impl RxLane {
         Ok(())
     }
 
-    /// Copies bytes `from..from + len` of the head's piece to `to`.
+    /// Copies bytes `from..from + len` of `piece`, the entry at the head, to `to`.
     ///
     /// # Safety
     /// `to` must be valid for writes of `len` bytes. The range must lie in the piece, and the piece must not be
@@ -149,7 +151,7 @@ impl RxLane {
         }
     }
 
-    /// Takes the head off the ring. Notifies the sender, which may wait for room.
+    /// Takes the entry at the head off the ring. Notifies a sender that may be waiting for room.
     #[inline(always)]
     pub(crate) fn consume(&mut self, piece: &Piece) -> Result<(), Corrupt> {
         let released = match piece.pool_offset {
@@ -160,8 +162,8 @@ impl RxLane {
         if !piece.more {
             self.messages = self.messages.wrapping_add(1);
         }
-        // A sender waits only after it has used up all entries or the pool. Entries are returned in batches, so after
-        // most messages there is nothing to notify.
+        // A sender waits only after it has used up all free entries or the pool. Free entries are returned to the
+        // sender in batches, so most inline messages need no notification.
         let given = self.next.wrapping_add(SLOTS);
         let batch = given.wrapping_sub(self.given) >= BATCH;
         if batch {
@@ -177,7 +179,8 @@ impl RxLane {
         Ok(())
     }
 
-    /// Reports to the sender that the message is in this process's memory, at reliable reception.
+    /// Reports to the sender that all messages taken so far are in this process's memory. Used at reliable
+    /// reception only.
     pub(crate) fn deliver(&self) {
         let word = &self.direction().reader.0[words::R_DELIVERED];
         word.store(u64::from(self.messages), Ordering::Release);

@@ -1,4 +1,4 @@
-//! Sends that do not execute: one ends in error, one is dropped, or all are flushed.
+//! Ends sends that cannot execute. A send fails, an unreliable message is dropped, or all sends are flushed.
 
 use super::{Obstacle, Partial, SendSide};
 use crate::card::Card;
@@ -24,8 +24,8 @@ impl SendSide {
         false
     }
 
-    /// Ends the oldest send in error, or leaves it for the flush if the peer has closed. Returns true if the connection
-    /// continues, as an unreliable connection may.
+    /// Completes the oldest send with an error. If the peer has closed the connection, leaves the send for the
+    /// flush instead. Returns true if the connection continues, which only an unreliable connection can do.
     #[cold]
     pub(super) fn fail(&mut self, nic: &Card, obstacle: Obstacle) -> bool {
         let (status, cause) = match obstacle {
@@ -44,8 +44,9 @@ impl SendSide {
         let at_work = |lane| self.rdma.is_at_work(lane);
         let begun = self.partial.sent != 0 || self.lane.as_ref().is_some_and(at_work);
         self.end_with(nic, status);
-        // A connection continues only if the send had not begun. A partly sent message would corrupt the stream of
-        // entries. An RDMA that the target is executing must end, because the next RDMA uses the same words.
+        // The connection must break if the send has begun. If only a part of a message was sent, the peer would
+        // take the next message for the rest. If the target is executing an RDMA, the next RDMA would overwrite the
+        // words that the target uses.
         let goes_on = self.level == Reliability::UNRELIABLE
             && matches!(obstacle, Obstacle::Descriptor(_))
             && !begun;
@@ -71,7 +72,8 @@ impl SendSide {
         front.map_or(Control::empty(), |descriptor| descriptor.control())
     }
 
-    /// Drops the oldest message. On an unreliable connection this is no error of the sender.
+    /// Drops the oldest message, for which the peer has no posted receive. On an unreliable connection the send
+    /// completes without an error.
     fn drop_one(&mut self, nic: &Card) -> bool {
         if let Some(lane) = &self.lane {
             lane.drop_message();
