@@ -11,13 +11,14 @@ use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
 use via_shm::{Corrupt, Segment};
 
-/// The changes of the remote sender that have been published, and the changes of the program that have been sent.
+/// State of the direction in which the program receives. Records the remote sender's changes that have been
+/// published, and the program's changes that have been sent.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     vi: u32,
     /// Side that sends in this direction: the NIC's side.
     from: SideIndex,
-    /// Number of the next entry.
+    /// Number of the next entry to publish.
     next: u32,
     /// Number of coalesced bytes published.
     tail: u64,
@@ -29,7 +30,7 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     pub(crate) fn new(vi: u32, from: SideIndex) -> Incoming {
-        // The credit of a new VI.
+        // On a new VI, receives are posted for all slots.
         let consumed = Consumed { posted: SLOTS, ..Consumed::default() };
         Incoming {
             vi,
@@ -47,8 +48,8 @@ impl Incoming {
         self.has_come_to_end
     }
 
-    /// Loads the program's words of the path. Loads that follow see everything that the program consumed or left before
-    /// it wrote these words.
+    /// Loads the program's words of the path. Later loads of the caller see everything that the program consumed or
+    /// left unread before it wrote these words.
     pub(crate) fn words(&self, segment: &Segment) -> Receiver {
         let direction = segment.direction(self.vi, self.from);
         Receiver {
@@ -60,7 +61,7 @@ impl Incoming {
         }
     }
 
-    /// Sends the program's progress. Returns false if there is no room.
+    /// Sends the program's progress, if it has changed. Returns false if the sink has no room.
     pub(crate) fn tell_consumed(&mut self, segment: &Segment, sink: &mut impl Sink) -> bool {
         let direction = segment.direction(self.vi, self.from);
         let consumed = Consumed {
@@ -81,7 +82,7 @@ impl Incoming {
     }
 
     /// Sends the program's words of the path. If the program returns bytes, first sends the undelivered messages.
-    /// Returns false if there is no room.
+    /// Returns false if the sink has no room.
     pub(crate) fn tell_words(
         &mut self,
         segment: &Segment,
@@ -138,7 +139,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Publishes a message of the remote sender.
+    /// Publishes the changes in a message of the remote sender.
     pub(crate) fn apply(
         &mut self,
         segment: &Segment,
@@ -152,7 +153,7 @@ impl Incoming {
         match message {
             Message::Path(path) => {
                 publish_path(direction, path);
-                // Notify the progress thread too, because the program may make no call.
+                // Also notify the progress thread, because the program may make no call.
                 Ok(Told { progress: true, ..reader })
             }
             Message::Entry(n, entry, bytes) => self.publish(segment, direction, *n, *entry, bytes),
@@ -200,12 +201,13 @@ impl Incoming {
         let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
         slot.publish(n, entry);
         if kind == Ok(Kind::Fin) {
-            // Store the word after the packet. A program that sees this word acts on the end of TCP. If it then finds
-            // no FIN packet, it concludes that its peer has died.
+            // Store `word::FIN` after the FIN packet. A program that sees `word::FIN` acts on the end of TCP. If it
+            // then finds no FIN packet on the VI, it concludes that its peer has died.
             direction.writer.store(word::FIN, word::FIN_ON_VI);
         }
         self.next = n.wrapping_add(1);
-        // Notify as the sender would within a host: an acknowledgement is for the writer of the other direction.
+        // Notify the threads that a sender on the same host would notify. An acknowledgement is for the writer of
+        // the other direction. An ordered packet is for the reader.
         let reader = kind.is_ok_and(Kind::is_ordered);
         Ok(Told { reader, writer: kind == Ok(Kind::Ack), ..Told::default() })
     }

@@ -1,26 +1,30 @@
-//! Reflects a VI between two segments. The VI's two ends share no memory, but to each end it looks like a VI in shared
-//! memory.
+//! Reflects a VI between two segments. The VI's two ends share no memory, but each end uses the VI like one in
+//! shared memory.
 //!
-//! A program's end of a stream lies in a segment ([`via_shm`]). If the other end is on another host, a NIC in software
-//! holds the other side of this segment. The remote host's NIC holds the other side of the remote program's segment.
-//! Each NIC publishes in its own segment what the remote program has published in the other one. Ring entries keep
-//! their numbers, and bytes of the pool and the overflow buffer keep their positions. Words and credit are copied, too.
-//! So a program runs one protocol, both with a peer that shares the segment and with a remote one. If the program is
-//! killed, the NIC still finds its bytes in the segment. The NICs reflect credit, so bytes that the remote program has
-//! not consumed stay in the sender's segment. No NIC keeps a copy.
+//! A program's end of a stream lies in a segment ([`via_shm`]). If the other end is on another host, a NIC in
+//! software holds the other side of this segment. The remote host's NIC holds the other side of the remote
+//! program's segment. Each NIC copies to its own segment what the remote program publishes in the remote segment.
+//! Ring entries keep their numbers, and bytes of the pool and the overflow buffer keep their positions. Words and
+//! credit are copied, too. So a program runs the same protocol with a remote peer as with a peer that shares the
+//! segment.
+//!
+//! If the program is killed, the NIC still finds the program's bytes in the segment. Bytes that the remote program
+//! has not consumed stay in the sender's segment, because the NICs copy the credit. No NIC keeps a copy of these
+//! bytes.
 //!
 //! - [`message`]: the messages between two NICs about a VI.
-//! - `outgoing`: the direction in which the NIC's own program sends. `incoming`: the direction in which it receives.
+//! - `outgoing`: the direction in which the NIC's own program sends. `incoming`: the direction in which this
+//!   program receives.
 //!
-//! **Order.** The channel between the NICs loses and reorders nothing. A NIC publishes changes in the order in which
-//! the program published them, as far as the protocol depends on this order ([`message::Message`]).
+//! **Order.** The channel between the NICs neither loses nor reorders messages. A NIC publishes changes in the
+//! order in which the program published them, as far as the protocol depends on this order ([`message::Message`]).
 //!
-//! **Words with two writers.** Two decisions are made by compare-exchange ([`sovia_proto::path`]): the sender's switch,
-//! and whether the sender puts returned bytes on TCP. Both exchanges take place in the sender's segment. The sender's
-//! NIC executes the receiver's exchanges when the receiver asks for them. The NIC claims a switch, and answers a revoke
-//! and a return ([`sovia_proto::word::ANSWER`]). So a sender never waits for the other host. A receiver waits once when
-//! it enters the VI, and once when it falls back to TCP. [`sovia_proto::path::reflected`] gives the rules, and names
-//! the tests that check them.
+//! **Words with two writers.** The ends make two decisions by compare-exchange ([`sovia_proto::path`]): if the
+//! sender's switch stands, and if the sender puts returned bytes on TCP. The words of both decisions lie in the
+//! sender's segment. So the sender's NIC executes the receiver's exchanges when the receiver asks for them. It
+//! claims the switch for a receiver, and answers a revoke and a return of bytes ([`sovia_proto::word::ANSWER`]). So
+//! a sender never waits for the other host. A receiver waits once when it enters the VI, and once when it falls
+//! back to TCP. [`sovia_proto::path::reflected`] gives the rules, and names the tests that check them.
 
 #![forbid(unsafe_code)]
 
@@ -53,26 +57,26 @@ impl core::error::Error for Malformed {}
 pub trait Sink {
     /// Returns true if the sink can accept a message now.
     fn has_room(&mut self) -> bool;
-    /// Adds a message, which `write` appends to a buffer. The caller has called [`Sink::has_room`].
+    /// Adds a message, which `write` appends to a buffer. Call it only after [`Sink::has_room`] has returned true.
     fn append(&mut self, write: &mut dyn FnMut(&mut Vec<u8>));
 
-    /// Adds a message. The caller has called [`Sink::has_room`].
+    /// Adds `message`. Call it only after [`Sink::has_room`] has returned true.
     fn put(&mut self, message: &Message<'_>) {
         self.append(&mut |out| message.encode(out));
     }
 }
 
-/// Threads of a program to notify after an event has been published for it.
+/// The threads of a program to notify after its NIC has published changes in the program's segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Told {
     /// Notify the reader of the direction in which the program receives.
     pub reader: bool,
     /// Notify the writer of the direction in which the program sends.
     pub writer: bool,
-    /// Notify the progress thread, which watches the kernel sockets: the path should change.
+    /// Notify the progress thread, which watches the kernel sockets, because the path may have to change.
     pub progress: bool,
-    /// The NIC, not a thread of the program, has work: TCP has ended at the remote program. The NIC must find out if
-    /// its own program still holds the socket.
+    /// TCP has ended at the remote program. The NIC, not a thread of the program, must find out if its own program
+    /// still holds the socket.
     pub asks: bool,
 }
 
@@ -95,7 +99,7 @@ impl core::ops::BitOrAssign for Told {
 pub struct Reflection {
     segment: Arc<Segment>,
     vi: u32,
-    /// Side of the segment that the program has.
+    /// The program's side of the segment. The NIC has the other side.
     program: SideIndex,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -119,15 +123,15 @@ impl Reflection {
     /// # Errors
     /// [`via_shm::Corrupt`] if the segment holds an invalid value.
     pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, via_shm::Corrupt> {
-        // Load the words first and send them last. So the remote program first learns what this program had consumed
-        // and sent before it wrote these words.
+        // Load the program's words first and send them last. So the remote program first gets everything that this
+        // program consumed and sent before it wrote these words.
         let words = self.incoming.words(&self.segment);
         Ok(self.incoming.tell_consumed(&self.segment, sink)
             && self.outgoing.collect(&self.segment, sink)?
             && self.incoming.tell_words(&self.segment, words, sink)?)
     }
 
-    /// Publishes a message of the remote NIC.
+    /// Publishes the changes in a message of the remote NIC.
     ///
     /// # Errors
     /// [`Malformed`] if the message is invalid. The VI is then broken.

@@ -48,7 +48,7 @@ pub struct State {
 /// The receiver's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Consumed {
-    /// Number of receives posted.
+    /// Number of the first entry that the sender may not send yet.
     pub posted: u32,
     /// Pool position up to which the receiver has released bytes.
     pub released: u64,
@@ -85,7 +85,8 @@ pub enum Left<'a> {
 /// A message from the NIC of a direction's sender to the NIC of its receiver, or back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The path. The remote NIC publishes it before anything on the VI that the sender sends after it.
+    /// The sender's words of the path. The remote NIC publishes them before all entries and coalesced bytes that
+    /// the sender publishes later.
     Path(Path),
     /// The ring entry with this number.
     Entry(u32, Entry, &'a [u8]),
@@ -100,7 +101,8 @@ pub enum Message<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// The sender's progress. The remote NIC publishes it after everything on the VI that the sender sent before it.
+    /// The sender's progress. The remote NIC publishes it after all entries and coalesced bytes that the sender
+    /// published earlier.
     State(State),
     /// The receiver's progress.
     Consumed(Consumed),
@@ -109,14 +111,14 @@ pub enum Message<'a> {
     /// The receiver's words. The remote NIC publishes them after the receiver's earlier progress and the undelivered
     /// messages.
     Receiver(Receiver),
-    /// The answer to the receiver (`word::ANSWER`). The remote NIC publishes it after everything on the VI that the
-    /// sender sent before it.
+    /// The answer to the receiver (`word::ANSWER`). The remote NIC publishes it after all entries and coalesced
+    /// bytes that the sender published earlier.
     Answer(u64),
-    /// The last message: the sender has left ([`word::ENDED`](sovia_proto::word::ENDED)) or died.
+    /// The last message: the sender has left ([`word::ENDED`](sovia_proto::word::ENDED)) or has died.
     Gone(u64),
 }
 
-/// Value that stands for no pool offset.
+/// Value of the field for the pool offset, if a message has no pool offset.
 const NONE: u32 = u32::MAX;
 
 impl<'a> Message<'a> {

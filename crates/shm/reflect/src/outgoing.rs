@@ -15,17 +15,19 @@ use via_shm::{Corrupt, Segment};
 
 /// Maximum number of coalesced bytes in one message.
 const PIECE: usize = 32 << 10;
-/// Number of attempts at a snapshot of a program that keeps publishing, before other VIs are served.
+/// Maximum number of attempts at a snapshot while the program keeps publishing. After these attempts the NIC serves
+/// other VIs.
 const LOOKS: usize = 64;
 
-/// The part of the program's sending direction that has been sent, and the answers to its receiver.
+/// State of the direction in which the program sends. Records the changes that have been sent to the remote NIC,
+/// and the answers to the remote receiver.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     vi: u32,
     program: SideIndex,
     path: Path,
     state: State,
-    /// Number of the next entry.
+    /// Number of the next entry to send.
     next: u32,
     /// Number of ordered packets among the entries sent.
     ordered: u32,
@@ -33,16 +35,18 @@ pub(crate) struct Outgoing {
     tail: u64,
     /// The remote receiver's words, as of its last message.
     receiver: Receiver,
-    /// Answers to the receiver: those decided, and those sent.
+    /// Answers to the receiver that this NIC has decided, as bits of `word::ANSWER`. `answered` are the bits that
+    /// it has sent.
     decided: u64,
     answered: u64,
-    /// How the program has ended its part (`word::GONE`); 0 if it has not.
+    /// Value of `word::GONE` that says how the program has left the VI; 0 if it has not left.
     ended: u64,
     has_ended: bool,
 }
 
 fn state(direction: &Direction) -> State {
-    // Load the ledger first: the program published the packets that it counts before it.
+    // Load the ledger first. The program stores the ledger after it has published the packets that the ledger
+    // counts, so later loads find these packets.
     State {
         ledger: direction.writer.load(word::LEDGER),
         fin: direction.writer.load(word::FIN),
@@ -83,19 +87,19 @@ impl Outgoing {
         (self.next, self.tail)
     }
 
-    /// Sends what the program has published. Returns false if the sink had no room for all of it.
+    /// Sends all changes that the program has published. Returns false if the sink had no room for all of them.
     pub(crate) fn collect(
         &mut self,
         segment: &Segment,
         sink: &mut impl Sink,
     ) -> Result<bool, Corrupt> {
         if self.has_ended {
-            // The end also answers a pending revoke or return.
+            // `Message::Gone`, which has been sent, also answers a pending revoke or return.
             return Ok(true);
         }
         let direction = segment.direction(self.vi, self.program);
-        // Load these before the snapshot. An answer or end that comes later is sent by a later call, after everything
-        // that the later call finds.
+        // Load `decided` and `ended` before the snapshot. If an answer or the end comes later, a later call sends
+        // it, after the changes in that call's snapshot.
         let (decided, ended) = (self.decided, self.ended);
         let Some((state, tail, end)) = self.snapshot(segment, direction) else { return Ok(false) };
         if !self.tell_path(direction, sink) {
@@ -146,15 +150,16 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// Returns the state, the position of the coalesced bytes, and the number after the last entry. Each includes all
-    /// changes that the program published before the others. Returns `None` if the program keeps publishing.
+    /// Returns a consistent snapshot: the sender's state, the position behind the last coalesced byte, and the
+    /// number behind the last entry. If the snapshot has a change, it also has all changes that the program
+    /// published earlier. Returns `None` if the program keeps publishing.
     fn snapshot(&self, segment: &Segment, direction: &Direction) -> Option<(State, u64, u32)> {
         let slots = segment.slots(self.vi, self.program);
         let mut end = self.next;
         for _ in 0..LOOKS {
             let state = state(direction);
             let tail = direction.writer.load(word::TAIL);
-            // Stop after one ring of entries: the program had no credit for more.
+            // Stop after one ring of entries, because the program's credit is at most one ring.
             while end.wrapping_sub(self.next) < SLOTS && slots[(end % SLOTS) as usize].holds(end) {
                 end = end.wrapping_add(1);
             }
@@ -165,9 +170,9 @@ impl Outgoing {
         None
     }
 
-    /// Sends the words of the path, if they have changed. Returns false if there is no room.
+    /// Sends the words of the path, if they have changed. Returns false if the sink has no room.
     fn tell_path(&mut self, direction: &Direction, sink: &mut impl Sink) -> bool {
-        // Load the switch first: the program wrote the other words before it.
+        // Load the switch first. The program wrote the other words before the switch, so the later loads find them.
         let switch = direction.path.load(word::SWITCH);
         let path = Path {
             window: direction.writer.load(word::WINDOW),
@@ -185,7 +190,7 @@ impl Outgoing {
         true
     }
 
-    /// Sends the next entry. Returns false if there is no room.
+    /// Sends the next entry. Returns false if the sink has no room.
     fn tell_entry(&mut self, segment: &Segment, sink: &mut impl Sink) -> Result<bool, Corrupt> {
         let n = self.next;
         let slot = &segment.slots(self.vi, self.program)[(n % SLOTS) as usize];
@@ -213,7 +218,7 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// Sends coalesced bytes up to `tail`. Returns false if there is no room for all of them.
+    /// Sends coalesced bytes up to `tail`. Returns false if the sink has no room for all of them.
     fn tell_gathered(
         &mut self,
         segment: &Segment,
@@ -291,8 +296,9 @@ impl Outgoing {
         direction.reader.store(word::TAKEN_BYTES, consumed.taken_bytes);
         direction.reader.store(word::HEAD, consumed.head);
         direction.credit.post(consumed.posted);
-        // Within a host the receiver wakes a writer that waits for room once half of the overflow buffer is free. The
-        // receiver also wakes the writer for packets that it reads before the coalesced bytes.
+        // Notify the writer in the cases in which a receiver on the same host would notify it. One case is that
+        // half of the overflow buffer is free. The other case is that the receiver has read packets that come
+        // before coalesced bytes.
         let writer = has_taken && unread <= Area::LEN as u64 / 2 || has_read && unread != 0;
         Ok(Told { writer, ..Told::default() })
     }
@@ -335,7 +341,7 @@ impl Outgoing {
         let switch = &direction.path.0[word::SWITCH];
         let seen = switch.load(Ordering::Acquire);
         if receiver.claim != 0 && matches!(Switch::from_word(seen), Switch::At(_)) {
-            // Fails if the program has just taken the switch back.
+            // The exchange fails if the program has just taken the switch back.
             let _ =
                 switch.compare_exchange(seen, seen | ENTERED, Ordering::AcqRel, Ordering::Acquire);
         }
