@@ -69,7 +69,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             line("not possible while several processes read the connection. Once only one process has the connection, Sovia accelerates it")
         }
         Reason::RetreatExec => {
-            line("let the program leave PATH and the environment unchanged at exec: the new program then runs under Sovia as well")
+            line("make sure that the program keeps PATH and the environment when it executes another program: the other program then runs under Sovia as well")
         }
         Reason::RetreatUlp => line("switch off kernel TLS (in OpenSSL: no `Options = KTLS`) and socket filters"),
         Reason::RetreatPassed => line("run the process that receives the descriptor under Sovia as well"),

@@ -48,7 +48,7 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
 /// Returns the folder of this program.
 fn own_folder() -> anyhow::Result<PathBuf> {
     let executable = env::current_exe().or_else(|error| executed().ok_or(error));
-    let executable = executable.context("cannot find the folder of this program")?;
+    let executable = executable.context("cannot find the folder that has the `sovia` command")?;
     Ok(executable.parent().unwrap_or(Path::new("/")).to_owned())
 }
 

@@ -152,7 +152,7 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     {
         let (what, advice) = (fault.describe(), fault.advice());
         say(format_args!(
-            "sovia: {what}, so connections stay on TCP and are not counted; try: {advice}\n"
+            "sovia: {what}, so connections stay on TCP, and no report counts them; try: {advice}\n"
         ));
     }
     Ok(Ready { program, voice, board, library, is_covered })

@@ -41,7 +41,7 @@ pub enum MakeError {
     Connect(#[from] ConnectError),
     /// Too many earlier trunks to this peer are still ending.
     #[error(
-        "earlier connections of the two NICs have not ended: the other NIC may still read their memory"
+        "cannot connect yet: earlier connections between this NIC and the peer's NIC have not ended, and the peer's NIC may still read their memory"
     )]
     Ending,
 }

@@ -35,7 +35,9 @@ pub enum OpenError {
         why: Box<sovia_ofi::Error>,
     },
     /// The provider's messages or addresses are unsuitable for a NIC.
-    #[error("{0}: the provider's messages are too short, or its addresses too long")]
+    #[error(
+        "{0}: cannot use this provider: its longest message is too short, or its addresses are too long"
+    )]
     Limits(Place),
     /// The NIC cannot get a thread, or a descriptor to wake the thread.
     #[error("{0}: cannot start the thread of the NIC")]

@@ -238,7 +238,7 @@ impl Carrier {
                 let counters = station.counters();
                 let nic = counters.nic;
                 format!(
-                    "{}; {} collections, {} sent again, {} time-outs, {} frames dropped",
+                    "{}; {} groups of frames acknowledged together, {} frames sent again, {} time-outs, {} frames dropped",
                     counters.mode, nic.collections, nic.resent, nic.timeouts, nic.dropped
                 )
             }

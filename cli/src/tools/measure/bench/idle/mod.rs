@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Seconds to measure the busy connections: first before the idle connections are opened, and then after
+    /// Seconds for each of two measurements of the busy connections: before the idle connections are opened, and while they are open
     #[arg(long, default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Print one JSON object per line instead of a table
