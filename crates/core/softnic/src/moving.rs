@@ -1,14 +1,17 @@
 //! Moves by the medium: the bytes of long messages go from memory to memory, without frames.
 //!
 //! 1. The sender's world announces a message of [`Medium::moves_from`](crate::Medium::moves_from) bytes or more, by a
-//! part without bytes in the stream. 2. The receiver's world checks the message and finds the destination: a posted
-//! receive, or a region with the needed rights. The world passes the destination to its medium
-//! ([`expect`](crate::Medium::expect)). 3. The receiver's medium makes the memory ready and notifies the sender's
-//! medium, which calls [`World::ready`](crate::World::ready). 4. The sender's world
-//! [`dispatches`](crate::Medium::dispatch) the bytes, or [`withdraws`](crate::Medium::withdraw) the message if it no
-//! longer exists. Every expectation ends in one of the two, or with the loss of the peer
-//! ([`World::node_lost`](crate::World::node_lost)). 5. Both media report the end of the move
-//! ([`World::moved`](crate::World::moved)). An announced message counts as received when its bytes are in place.
+//!    part without bytes in the stream.
+//! 2. The receiver's world checks the message and finds the destination: a posted receive, or a region with the needed
+//!    rights. The world passes the destination to its medium ([`expect`](crate::Medium::expect)).
+//! 3. The receiver's medium makes the memory ready and notifies the sender's medium, which calls
+//!    [`World::ready`](crate::World::ready).
+//! 4. The sender's world [`dispatches`](crate::Medium::dispatch) the bytes, or [`withdraws`](crate::Medium::withdraw)
+//!    the message if it no longer exists. Every expectation ends in one of the two, or with the loss of the peer
+//!    ([`World::node_lost`](crate::World::node_lost)).
+//! 5. Both media report the end of the move ([`World::moved`](crate::World::moved)).
+//!
+//! An announced message counts as received when its bytes are in place.
 //!
 //! So bytes travel only when memory is ready for them, and the target checks the rights for each message.
 

@@ -28,7 +28,7 @@ pub enum Target<'a> {
     Unknown,
 }
 
-/// Result of [`leave`]. If the exec fails, the caller drops this object, which undoes the call of [`leave`].
+/// Result of `leave`. If the exec fails, the caller drops this object, which undoes the call of `leave`.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Left {

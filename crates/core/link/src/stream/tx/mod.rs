@@ -110,7 +110,7 @@ struct Entry<I> {
     snapshot: Snapshot,
 }
 
-/// Result of [`Tx::tick`].
+/// Result of `Tx::tick`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing to do yet.
