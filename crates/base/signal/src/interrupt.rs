@@ -83,9 +83,9 @@ impl Moment {
     pub fn make(&self, call: Prepared) -> Result<usize> {
         let (number, arguments) = call.parts();
         loop {
-            // Set the mask again, because a handler's own call may have replaced it: before `since` is read, and after
-            // it for handlers that run in between. A handler that runs after `since` is read makes `code::make` return
-            // EINTR without a system call, and the loop tries again.
+            // Set the mask again, because a handler's own call may have replaced it. Set it twice: a handler may run
+            // between the first store and the read of `since`. A handler that runs after `since` is read makes
+            // `code::make` return EINTR without a system call, and the loop tries again.
             state().blocked_by_call.store(self.blocked, Ordering::Relaxed);
             let since = self.expected();
             state().blocked_by_call.store(self.blocked, Ordering::Relaxed);

@@ -35,7 +35,7 @@ fn become_biased(lock: &BiasedLock) {
 }
 
 #[test]
-fn a_thread_that_takes_it_often_is_biased_until_another_takes_it() {
+fn frequent_thread_is_biased_until_another_thread_takes_the_lock() {
     let lock = biasing();
     let biased = biases_me(&lock);
     assert_eq!(lock.lock(), Acquired::Clean);
@@ -55,7 +55,7 @@ fn a_thread_that_takes_it_often_is_biased_until_another_takes_it() {
 }
 
 #[test]
-fn the_biased_thread_alone_takes_it_in_place_and_under_no_other_lock() {
+fn biased_thread_alone_takes_the_lock_in_place_and_under_no_other_lock() {
     let lock = biasing();
     let other = biasing();
     let biased = biases_me(&lock);
@@ -82,7 +82,7 @@ fn the_biased_thread_alone_takes_it_in_place_and_under_no_other_lock() {
 }
 
 #[test]
-fn the_biased_thread_is_told_that_it_has_the_lock() {
+fn biased_thread_in_its_section_does_not_get_the_lock_again() {
     let lock = biasing();
     let other = biasing();
     assert_eq!(lock.lock(), Acquired::Clean);
@@ -111,7 +111,7 @@ fn the_biased_thread_is_told_that_it_has_the_lock() {
 }
 
 #[test]
-fn what_the_biased_thread_has_died_in_is_to_be_repaired() {
+fn section_in_which_the_biased_thread_died_needs_repair() {
     let lock = BiasedLock::<Local>::default();
     std::thread::scope(|s| {
         s.spawn(|| {

@@ -95,7 +95,7 @@ fn a_bias_is_taken_away_by_another_process() {
 }
 
 #[test]
-fn a_forked_child_is_not_the_biased_thread_that_it_is_a_copy_of() {
+fn forked_copy_of_the_biased_thread_is_another_thread() {
     with_shared(|s| {
         for _ in 0..OFTEN {
             count(s);

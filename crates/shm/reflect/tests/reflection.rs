@@ -263,7 +263,7 @@ fn a_claim_that_comes_after_the_switch_was_taken_back_is_lost() {
 }
 
 #[test]
-fn a_revoke_is_confirmed_behind_the_switch_that_crossed_it() {
+fn revocation_that_a_switch_crossed_is_confirmed_behind_the_switch() {
     let (mut a, mut b) = (Host::new(), Host::new());
     say_grant(&b, Grant::Granted);
     settle(&mut a, &mut b);

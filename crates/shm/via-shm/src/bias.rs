@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn lock_biases_its_frequent_user_until_another_thread_takes_it() {
+    fn lock_is_biased_to_its_frequent_user_until_another_thread_takes_the_lock() {
         let lock = Lock::new(0u64);
         (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
         let biased = lock.biased.load(Ordering::Relaxed);

@@ -43,7 +43,7 @@ fn a_sender_refuses_only_a_receiver_that_has_not_revoked() {
 }
 
 #[test]
-fn a_fallback_returns_what_it_sees_before_to_tcp_and_that_once() {
+fn fallback_returns_bytes_in_front_of_to_tcp_only_once() {
     assert_eq!(answer(Seen::ToTcp, 3), returned_word(3));
     assert_eq!(answer(Seen::Ended, 3), returned_word(0));
     assert_eq!(answer(Seen::Impatient, 3), returned_word(0));
