@@ -13,7 +13,7 @@ use crate::{meeting, process};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Await, Rx};
 use sovia_sync::hazard::Waits;
-use sovia_sys::futex;
+use sovia_sys::{call, futex};
 
 /// A connection that is falling back: a descriptor, the connection, and the start of the wait for the peer.
 type Coming = (i32, Ref, Patience);
@@ -197,12 +197,19 @@ enum Visit<'w> {
     HandsOver,
 }
 
-/// Returns true if only the peer has something left to do. The peer puts unread bytes of the VI on TCP, and from now on
-/// calls receive these bytes there.
+/// Returns true if only the peer has something left to do, and TCP may have no room until the program reads. The peer
+/// puts unread bytes of the VI on TCP, and from now on calls receive these bytes there. While few bytes have arrived, the
+/// caller waits: the program may know of the others, and the kernel's call must find them.
 fn is_arriving(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let are_many = || {
+        let buffer =
+            call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(i32::MAX);
+        call::bytes_unread(fd).is_ok_and(|unread| unread >= buffer.max(0) as usize / 4)
+    };
     guard.conn.rx() == Rx::Back
         && leaving::awaits_on_tcp(guard) != Await::Nothing
         && returned::debt(guard, fd) == Debt::None
+        && are_many()
 }
 
 /// Returns true unless the kernel reports that no process holds the other end of the connection. The peer's FIN may
@@ -251,7 +258,7 @@ fn visit<'w>(
             detach(at);
             Visit::Back(pair)
         }
-        // Calls read these bytes on TCP as they arrive, and TCP may have no room for all of them before the program reads.
+        // The program reads these bytes on TCP as they arrive.
         Step::Waits if cause.stays_here() && is_arriving(&mut guard, fd) => Visit::Left,
         Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
         Step::Stays | Step::Waits => {
