@@ -1,13 +1,14 @@
-//! Prepares a connection that fell back to TCP for another rendezvous.
+//! Prepares another rendezvous for a connection that fell back to TCP.
 //!
-//! Another rendezvous may succeed in three cases. The peer's process has executed another program, or sent its end to
-//! another process, and that one runs under Sovia. Packet filters had moved the connection to TCP, and may now allow a
-//! VI. Another process than the one asked has the other end.
+//! Another rendezvous may succeed in three cases:
+//! - The peer's process has executed a program that runs under Sovia, or has sent its end to a process under Sovia.
+//! - Packet filters had moved the connection to TCP, and may allow a VI now.
+//! - Another process has the other end than the process that was asked.
 //!
-//! The connection's record begins a new generation, like the record of a connection that a program inherits. The kernel
-//! reports how many bytes TCP has carried. Entries of epoll instances move to the new generation. Everything else of
-//! the earlier generation is lost. So this happens only if no other thread or process can be using the connection.
-//! Otherwise the connection stays on TCP.
+//! The connection's record begins a new generation, like the record of an inherited connection. The kernel reports
+//! how many bytes TCP has carried. Entries of epoll instances move to the new generation. All other state of the
+//! earlier generation is lost. So another rendezvous is prepared only if no other thread or process can be using
+//! the connection.
 
 use super::close::last_here;
 use crate::conn::{Phase, flag};
@@ -18,8 +19,8 @@ use sovia_signal::chain;
 use sovia_sync::section;
 use sovia_sys::call;
 
-/// Flags that rule out another rendezvous. The death of a peer process is not among them: another process may have the
-/// other end now.
+/// Flags that rule out another rendezvous. The death of the peer process does not, because another process may have
+/// the other end now.
 const OVER: u32 = flag::SHUT_WR
     | flag::SHUT_RD
     | flag::EOF
@@ -32,7 +33,7 @@ const OVER: u32 = flag::SHUT_WR
     | flag::RETURNING
     | flag::REFLECTED;
 
-/// Makes the kernel's call on a connection that stays on TCP, and then may prepare another rendezvous.
+/// Makes the kernel's call on a connection that stays on TCP. Then prepares another rendezvous if possible.
 #[inline]
 pub(super) fn on_tcp<R>(fd: i32, at: Ref, kernel: impl FnOnce() -> R) -> R {
     let result = kernel();
@@ -42,7 +43,8 @@ pub(super) fn on_tcp<R>(fd: i32, at: Ref, kernel: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Counts a call. Checks the connection only at calls 1, 2, 4, 8 and so on, because a check costs system calls.
+/// Counts a call, and prepares another rendezvous if possible. Checks this only at calls 1, 2, 4, 8 and so on,
+/// because a check costs system calls.
 #[cold]
 #[inline(never)]
 fn come_by(fd: i32, at: Ref) {
@@ -69,7 +71,7 @@ fn is_free(fd: i32, at: Ref) -> bool {
         && thread::is_single()
 }
 
-/// Returns true if no state of the connection's time on the VI is needed any more.
+/// Returns true if the new generation needs no state of the earlier generation.
 fn is_whole(at: Ref) -> bool {
     let conn = at.conn;
     conn.phase() == Phase::Plain
@@ -81,10 +83,10 @@ fn is_whole(at: Ref) -> bool {
 }
 
 fn begin_anew(fd: i32, at: Ref) {
-    // Defers signals: a handler of the program must not find the descriptor without a record.
+    // Defer signals. A signal handler of the program must not find the descriptor without a record.
     let _inside = section::inside();
     let role = at.conn.role();
-    // Marks the old generation as counted: the statistics count only the outcome of the new one.
+    // Mark the old generation as counted, so that the statistics count only the outcome of the new generation.
     at.conn.count_once();
     kernel_sockets::leave(fd);
     table::remove(fd);
@@ -94,7 +96,7 @@ fn begin_anew(fd: i32, at: Ref) {
         here.conn.has_carried();
     }
     if table::release(at.index) {
-        // The descriptor now belongs to the new generation.
+        // The old generation has no descriptor left, because `fd` belongs to the new generation.
         last_here(-1, at);
     }
 }

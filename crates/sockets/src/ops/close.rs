@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
-/// Releases `fd`, which is about to be closed or replaced by another descriptor. The caller closes `fd` afterwards.
+/// Releases Sovia's record of `fd`. Call it before `fd` is closed or replaced by another descriptor.
 pub fn close(fd: i32) {
     if process::is_borrowed() {
         return;
@@ -23,10 +23,11 @@ pub fn close(fd: i32) {
     if let Some(at) = table::conn(fd) {
         let is_others = || family::is_shared(at.conn) || !at.conn.is_the_familys();
         if table::references(at.index) == 1 && is_others() && sets::has_entry(at) {
-            // Other processes still hold the connection, so the kernel's epoll instance keeps the entry. From now on
-            // only the kernel's instance reports its events.
+            // Other processes still hold the connection, so the kernel's epoll instances keep their entries for it.
+            // From now on only the kernel can report events for these entries.
             fallback::now(fd, at, Cause::Set);
-            // Another process may have moved the connection back to TCP, and this process's sets may not know yet.
+            // Another process may have moved the connection back to TCP, and this process's epoll sets may not have
+            // noticed yet.
             fallback::settle_in_sets(at);
             at.conn.again.store(0, Ordering::Relaxed);
         }
@@ -39,12 +40,12 @@ pub fn close(fd: i32) {
     }
 }
 
-/// Called before `connect` dissolves the association of `fd` (AF_UNSPEC). Unread bytes are lost, and the kernel resets
-/// the peer. Removes the number's entry, so that the kernel alone serves the number. A connection that another process
-/// holds, or that a poll or epoll set watches, goes back to TCP instead.
+/// Prepares for a `connect` that dissolves the association of `fd` (AF_UNSPEC). Unread bytes are lost, and the
+/// kernel resets the peer. Removes the table's entry of `fd`, so that the kernel alone serves `fd`. If another
+/// process holds the connection, or a poll or an epoll set watches it, the connection goes back to TCP instead.
 pub fn disconnect(fd: i32, at: Ref) {
     let conn = at.conn;
-    // A fallback notifies a poll.
+    // A poll must get a notification, which a fallback sends.
     let is_polled = || at.attached().is_some_and(|guard| guard.own.watchers != 0);
     let is_watched = sets::has_entry(at) || is_polled();
     let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || is_watched;
@@ -54,8 +55,8 @@ pub fn disconnect(fd: i32, at: Ref) {
         || conn.waiting_here() != 0
         || table::references(at.index) != 1
     {
-        // Drops the bytes for all holders. If the peer has ended, a relay or a keeper would keep the bytes for the next
-        // association.
+        // Drop the unread bytes for all holders. If not, and if the peer has ended, a relay or a keeper would keep
+        // them for the next association.
         drop_unread(fd, at);
         fallback::now(fd, at, Cause::Call);
         return;
@@ -66,15 +67,16 @@ pub fn disconnect(fd: i32, at: Ref) {
     kernel_sockets::leave(fd);
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = call::getsockopt::<[i32; 2]>(fd, level, name).unwrap_or_default();
-    // Without a FIN on the VI, the peer waits for the end of TCP.
+    // Make `let_go` skip the FIN on the VI. Then the peer waits for the end of TCP.
     let _ = call::setsockopt(fd, level, name, &[1i32, 0]);
     let_go(fd);
-    // The kernel stores the time only together with the flag.
+    // Restore the linger time with the flag set, because the kernel stores the time only then. Then restore the
+    // flag.
     let _ = call::setsockopt(fd, level, name, &[1, before[1]]);
     let _ = call::setsockopt(fd, level, name, &before);
 }
 
-/// Drops the unread bytes of a VI.
+/// Drops the unread bytes of the connection.
 fn drop_unread(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     let mut left = stream::unread(&mut guard, fd).unwrap_or(0);
@@ -101,24 +103,25 @@ fn let_go(fd: i32) {
     }
 }
 
-/// Leaves a connection to a relay. `swap` puts the relay's socket in the place of the connection's descriptors.
-/// `kernel_socket` is one more descriptor, which the process keeps. Calls of other threads that are in progress
-/// continue on the socket.
+/// Leaves a connection to a relay. `swap` puts the relay's socket in the place of `descriptors`. `kernel_socket` is
+/// one more descriptor of the connection, which this process keeps. Calls that other threads are making continue on
+/// the relay's socket.
 pub(crate) fn leave_to_relay(
     descriptors: &[i32],
     kernel_socket: i32,
     at: Ref,
     swap: impl FnOnce(&mut Guard<'_>),
 ) {
-    // Another thread has closed the connection meanwhile. Then the relay ends the connection.
+    // If another thread has closed the connection meanwhile, do nothing. The relay then ends the connection.
     let Some(mut guard) = at.attached() else { return };
     at.conn.set(flag::RELAYED);
-    // The lock is held until this process no longer holds the connection. Otherwise another thread could ask the number
-    // of the kernel socket for something that the relay's socket does not know.
+    // Hold the lock until this process no longer holds the connection. Without the lock, another thread could use a
+    // swapped descriptor as if it were the kernel socket.
     swap(&mut guard);
     at.conn.let_go();
     let _ = leave_vi(guard, kernel_socket, at, false);
-    // The sets drop their own entries of the connection. The entries in the kernel's instances stay.
+    // This process's epoll sets drop their entries of the connection. The entries in the kernel's epoll instances
+    // stay.
     sets::detached(at);
     for &fd in descriptors {
         table::remove(fd);
@@ -127,23 +130,23 @@ pub(crate) fn leave_to_relay(
     sets::conn_closed(at);
 }
 
-/// Called when this process closes its last descriptor of a connection.
+/// Leaves a connection. Called when this process closes its last descriptor of the connection.
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
     let is_meeting = match conn.phase() {
         Phase::Candidate => true,
-        // A forked relative has decided that the connection stays on TCP.
+        // A forked relative may have decided that the connection stays on TCP.
         Phase::Plain => conn.approach.stage() != Stage::Idle,
         Phase::Attached | Phase::Free => false,
     };
-    // No thread of this process takes another step of the rendezvous. By the time a thread could, this process no
-    // longer holds the connection.
+    // Keep other threads of this process from taking the next step of the rendezvous. When such a thread can
+    // continue, this process no longer holds the connection.
     let steps = is_meeting.then(|| meeting::Steps::hold(at)).flatten();
     let reason = steps.as_ref().map_or(Reason::ShortLived, |steps| steps.forget(at));
-    // The lock is held until the generation ends. Another thread attaches the connection before that, or finds that
-    // this process no longer holds the connection. If two processes let go at the same time, only the second one is the
-    // last.
+    // Hold the lock until the generation ends. Another thread either has attached the connection by now, or finds
+    // that this process no longer holds it. If two processes let go at the same time, only the second process is
+    // the last holder.
     let locked = conn.lock();
     let is_candidate = conn.phase() == Phase::Candidate;
     let locked =
@@ -157,7 +160,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             if is_candidate {
                 meeting::ended(at, 0);
             } else if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
-                // A forked relative may have moved the connection off its VI.
+                // A forked relative may have moved the connection from its VI to TCP.
                 pair.reclaim(conn.vi.load(Ordering::Relaxed));
             }
             if last {
@@ -175,8 +178,8 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     }
 }
 
-/// Leaves the VI of a connection that this process no longer holds. `last`: no forked relative holds the connection
-/// either. Returns true if this ended the connection's generation.
+/// Leaves the VI of a connection that this process no longer holds. `last` says that no forked relative holds the
+/// connection either. Returns true if this call ended the connection's generation.
 fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     let conn = at.conn;
     let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else {
@@ -187,15 +190,15 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
         conn.count_stay(Reason::ShortLived);
     }
     meeting::ended(at, guard.past.messages_sent);
-    // A forked relative that still holds the connection may never send again, so the combined bytes are sent now.
+    // Send combined bytes now. A forked relative that still holds the connection may never send again.
     stream::combine::tell(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
     if last || members::is_known() {
         pair.leaving(vi);
     }
     if last {
-        // With unread bytes, or if the program asked for a reset, TCP ends by a reset. The kernel socket sends the
-        // reset, and the VI gets no FIN.
+        // If bytes are unread, or if the program asked for a reset, TCP ends by a reset. Then the kernel socket
+        // sends the reset, and the VI gets no FIN.
         let unread = !conn.has(flag::EOF) && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
         if unread {
             let abort = [1i32, 0];
@@ -213,7 +216,8 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     if !last {
         stream::handled::leave(&mut guard);
         if conn.waiting_here() != 0 {
-            // Threads of this process that still wait for the connection find that the process no longer holds it.
+            // Wake threads of this process that still wait for the connection, so that they find that this process
+            // no longer holds it.
             stream::wake_all(&guard);
         }
     }
@@ -221,12 +225,12 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     let used = stream::backlog::used(&guard);
     let how = if last { How::Ended { used } } else { How::Vacated };
     if last && conn.is_awaited() {
-        // Threads that still wait for the connection find that it has ended, whatever happens to the VI. A thread that
-        // begins to wait later takes the lock first.
+        // Wake threads that still wait for the connection, so that they find that it has ended, even if the VI is
+        // used again. A thread that begins to wait later takes the lock first.
         stream::wake_all(&guard);
     }
-    // Under the lock, so no other thread uses the VI after this. A lent pool slot that a program still uses must not
-    // serve the VI's next generation.
+    // Do this under the lock, so that no other thread uses the VI afterwards. A pool slot that is still lent to a
+    // program must not serve the VI's next generation.
     if last || members::is_known() {
         pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), at, vi, loans, how);
     }
@@ -234,7 +238,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     has_ended
 }
 
-/// Makes `to` a second descriptor of the object that `from` refers to.
+/// Records that `to` is a second descriptor of the open file behind `from`.
 pub fn dup(from: i32, to: i32) {
     match table::get(from) {
         Entry::Conn(at) if at.conn.is_generation(at.generation) => table::refer(to, at),
@@ -242,17 +246,17 @@ pub fn dup(from: i32, to: i32) {
             sets::duplicated(index);
             table::enter_epoll(to, index);
         }
-        // The program may set options through either number.
+        // The program may set options through either descriptor.
         _ if table::is_noted_tcp(from) => table::note_shared(),
         _ => {}
     }
 }
 
-/// `shutdown`. `kernel` makes the real call.
+/// Does `shutdown`. `kernel` makes the program's own call.
 pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) -> Outcome {
     let conn = at.conn;
     if conn.phase() == Phase::Candidate {
-        // The few bytes still to come do not justify a rendezvous. In a rendezvous the ends would have to report this
+        // Give the rendezvous up, because few bytes are still to come. A later rendezvous would have to report this
         // shutdown.
         meeting::shut(at);
     }
@@ -263,8 +267,8 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         return kernel();
     }
     let result = {
-        // Shuts the kernel socket under the lock. A send that finds the flag asks the kernel, and must find the kernel
-        // socket shut as well.
+        // Shut the kernel socket under the lock. A send that finds `flag::SHUT_WR` asks the kernel, and must find
+        // the kernel socket shut as well.
         let Some(mut guard) = at.attached() else { return kernel() };
         if stream::unanswered::settle(&mut guard) {
             drop(guard);
@@ -273,7 +277,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         }
         let fd = table::current(fd, at);
         stream::ending::has_gone_by_now(&mut guard, fd);
-        // The kernel refuses a shutdown of a connection that has ended, and the peer is not notified.
+        // The kernel refuses a shutdown of a connection that has ended. Then the peer must not be notified.
         let is_refused = call::tcp_state(fd).is_none_or(call::TcpState::is_closed);
         if !is_refused {
             if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
@@ -285,7 +289,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
             }
         }
         let result = match stream::failover::holds_shutdown(&guard) && how != libc::SHUT_RD {
-            // The bytes that must precede the FIN are not on TCP yet.
+            // Do not shut the sending half yet. Bytes that must precede the FIN are not on TCP yet.
             true if how == libc::SHUT_RDWR => {
                 call::shutdown(fd, libc::SHUT_RD).map(|()| 0).map_err(crate::errno)
             }
@@ -295,20 +299,20 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         if conn.is_shut() {
             stream::shut(&mut guard);
         }
-        // The kernel may still serve a connection that counts as reset.
+        // The kernel may still accept the call, although the program must see the connection as reset.
         if conn.has(flag::RESET) { Err(libc::ENOTCONN) } else { result }
     };
     stream::listeners::tell_own(conn);
     result
 }
 
-/// Called before the process executes another program, which holds no connection. (The connections that the program
-/// inherits are back on TCP.)
+/// Records that this process holds no connection. Called before this process executes another program. (Connections
+/// that the program inherits are back on TCP.)
 pub fn leaving() {
     members::leave_by_exec();
 }
 
-/// Called after exec has failed.
+/// Undoes [`leaving`] after a failed exec.
 pub fn staying() {
     members::rejoin();
 }
@@ -318,7 +322,7 @@ pub fn opened(fd: i32, role: Role, server: Server) {
     if process::is_confined() || process::is_borrowed() {
         return;
     }
-    // From now on Sovia reads the program's memory.
+    // Sovia will read the program's memory, so prepare for bad addresses.
     sovia_signal::chain::guards();
     let is_fresh = match (role, server) {
         (Role::Connector, _) => table::is_fresh_tcp(fd),
@@ -330,13 +334,13 @@ pub fn opened(fd: i32, role: Role, server: Server) {
     table::enter_conn(fd, role, meeting::history::place_of(server), is_fresh);
 }
 
-/// Drops the table's entry of `fd`, a number that the kernel has just handed out. The number's last descriptor was
-/// closed without a hook.
+/// Drops the table's entry of `fd`, a number that the kernel has just handed out. The entry is left from an earlier
+/// descriptor with this number, which was closed without a hook.
 pub fn forget(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {
             if table::release(at.index) && at.conn.is_generation(at.generation) {
-                // The kernel socket is already closed, and the number means something else now.
+                // The kernel socket is already closed, and `fd` is another descriptor now.
                 last_here(-1, at);
             }
         }
@@ -345,8 +349,8 @@ pub fn forget(fd: i32) {
     }
 }
 
-/// Closes every descriptor except `keep` and the library's own. For a forked relative that serves one purpose. The
-/// relative then does not count among the holders of other connections.
+/// Closes every descriptor except `keep` and the library's own. For a forked relative that serves only the
+/// connections behind `keep`. The relative then does not count as a holder of other connections.
 pub fn keep_only(keep: &[i32]) {
     let mut others = Vec::new();
     table::for_each_conn(|fd, _| {
@@ -369,11 +373,11 @@ pub fn keep_only(keep: &[i32]) {
     call::close_range(from, i32::MAX);
 }
 
-/// Records that `fd` has arrived on `channel`, from this process or another one. If this process already has the
-/// connection on a VI, `fd` becomes one more descriptor of this connection.
+/// Records that `fd` has arrived on `channel`, from this process or another process. If this process already has a
+/// record of the connection, `fd` becomes one more descriptor of this connection.
 pub fn received(channel: i32, fd: i32) {
     match table::conn_of_socket(fd) {
-        // A connection that is not yet accelerated also gets one more descriptor.
+        // The connection has a VI, or may still get one.
         Some((_, at)) if at.is_attached_here() || at.conn.phase() == Phase::Candidate => {
             table::refer(fd, at);
         }

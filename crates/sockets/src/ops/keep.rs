@@ -1,10 +1,11 @@
-//! Keeps a descriptor alive if the program closes it while other threads are blocked in calls on it.
+//! Keeps a connection's open file alive if the program closes the descriptor while other threads are blocked in
+//! calls on it.
 //!
-//! In the kernel such a call holds the open file until the call returns, and then the connection ends. So the thread
-//! that closes the last descriptor keeps a private one for the waiting threads. [`hazard::users`] finds these threads.
-//! Each waiting thread continues on the private descriptor, and the last one to leave its call closes the descriptor. A
-//! thread that ends during its call counts as having left. A thread that a signal handler has taken out of its call by
-//! `longjmp` leaves when it next waits.
+//! The kernel does the same: a blocked call holds the open file until the call returns, and only then the
+//! connection ends. So the thread that closes the last descriptor makes a private descriptor for the waiting
+//! threads. [`hazard::users`] finds these threads. Their calls continue on the private descriptor, and the last
+//! thread to leave its call closes it. A thread that ends during its call counts as having left. A thread whose
+//! call was left by `longjmp` from a signal handler leaves at its next wait.
 
 use super::close::last_here;
 use crate::conn::{Conn, Phase, flag};
@@ -30,22 +31,22 @@ per_engine! {
     /// Number of entries in `KEPT`.
     static COUNT: AtomicU32 = AtomicU32::new(0);
 }
-/// Time in nanoseconds between two checks for threads that have died during a call, by the progress thread.
+/// Interval in nanoseconds between the progress thread's checks for threads that have died during a call.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Returns the other threads of this process that wait for a connection.
+/// Returns the threads of this process that wait for the connection `conn`, except the calling thread.
 fn waiting(conn: &Conn) -> Vec<User> {
     if !hazard::settle() {
         return Vec::new();
     }
     let mut users = hazard::users(conn.place());
-    // The calling thread may be among the users if a handler has interrupted its wait, or left it by `longjmp`. Such a
-    // wait fails, because it has no descriptor.
+    // Exclude the calling thread, which is listed if a signal handler interrupted its wait or left the wait by
+    // `longjmp`. If the thread continues this wait, the wait fails, because the wait has no descriptor.
     users.retain(|&user| user != User::me());
     users
 }
 
-/// Handles the close of `fd` while calls on it go on. Returns true if nothing is left to do for the close.
+/// Handles the close of `fd` while calls on `fd` go on. Returns true if the caller need not release `fd`.
 pub(super) fn close(fd: i32) -> bool {
     let Entry::Conn(at) = table::get(fd) else { return false };
     let conn = at.conn;
@@ -79,13 +80,14 @@ pub(super) fn close(fd: i32) -> bool {
         over(one);
     } else {
         listeners::tell_own(conn);
-        // The progress thread detects waiting threads that die.
+        // Make the progress thread check for waiting threads that die.
         kernel_sockets::nudge();
     }
     true
 }
 
-/// Returns the descriptor by which a blocked call now reaches its connection. Call it under the connection's lock.
+/// Returns the descriptor by which a blocked call on `fd` now reaches the connection. Call it under the
+/// connection's lock.
 #[inline]
 pub(crate) fn descriptor(fd: i32, at: Ref) -> i32 {
     if table::may_be_closed() { look(fd, at) } else { fd }
@@ -99,17 +101,18 @@ fn look(fd: i32, at: Ref) -> i32 {
     let me = User::me();
     let kept = KEPT.with(|kept| {
         let one = kept.iter_mut().find(|one| one.at.same(at))?;
-        // This thread may have begun its wait just after the closing thread had looked for waiting threads.
+        // Add this thread, which may have begun its wait just after the closing thread had looked for waiting
+        // threads.
         if !one.users.contains(&me) {
             one.users.push(me);
         }
         Some(one.fd.raw())
     });
-    // The connection may still have another number.
+    // The connection may still have another descriptor.
     kept.or_else(|| table::descriptor_of(at.conn)).unwrap_or(-1)
 }
 
-/// Called when the calling thread's call is over. The call may have used a private descriptor.
+/// Ends the calling thread's use of a private descriptor, if it used one. Called at the end of a call.
 #[inline]
 pub(crate) fn leave() {
     if COUNT.load(Ordering::SeqCst) != 0 {
@@ -120,21 +123,21 @@ pub(crate) fn leave() {
 #[cold]
 fn leave_all() {
     if chain::is_in_handler() {
-        // The interrupted call may still use the same private descriptor.
+        // Keep the private descriptor, because the interrupted call may still use it.
         return;
     }
     let me = User::me();
     finish(|user| user != me);
 }
 
-/// Closes the descriptors that were kept for threads that have died.
+/// Removes threads that have died, and closes private descriptors that no thread uses any more.
 pub(crate) fn collect() {
     if COUNT.load(Ordering::Relaxed) != 0 {
         finish(User::lives);
     }
 }
 
-/// Removes the threads for which `stays` returns false, and closes descriptors that no thread uses any more.
+/// Removes the threads for which `stays` returns false. Closes private descriptors that no thread uses any more.
 fn finish(stays: impl Fn(User) -> bool) {
     let unused = KEPT.with(|kept| {
         kept.iter_mut().for_each(|one| one.users.retain(|&user| stays(user)));
@@ -151,7 +154,7 @@ fn over(one: Kept) {
     COUNT.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Returns the time in nanoseconds until the next check for dead threads. `None` if no descriptor is kept.
+/// Returns the time in nanoseconds until the next check for dead threads. `None` if there is no private descriptor.
 pub(crate) fn pause() -> Option<u64> {
     (COUNT.load(Ordering::Relaxed) != 0).then_some(LOOK_NS)
 }
@@ -163,17 +166,17 @@ pub(crate) fn each(mut each: impl FnMut(i32, Ref)) {
     }
 }
 
-/// Takes the locks before a fork ([`crate::fork`]).
+/// Takes this module's lock before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     KEPT.hold();
 }
 
-/// Releases the locks after a fork, in parent and child.
+/// Releases this module's lock after a fork, in parent and child.
 pub(crate) fn release() {
     KEPT.release();
 }
 
-/// Drops the kept descriptors in a forked child: the calls have stayed in the parent.
+/// Drops the private descriptors in a forked child. The blocked calls exist only in the parent.
 pub(crate) fn forked() {
     COUNT.store(0, Ordering::Relaxed);
     drop(KEPT.with(core::mem::take));

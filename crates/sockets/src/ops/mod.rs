@@ -1,12 +1,12 @@
 //! Socket calls: one module for each family of libc calls.
 //!
 //! The preload library decodes a call's arguments, and calls these functions for descriptors that [`crate::table`]
-//! knows. A parameter `kernel` always makes the program's own call in the kernel.
+//! knows. A parameter `kernel` makes the program's own call in the kernel.
 //!
-//! - `receive`, `send`: calls that move bytes. `transfer`: code that both use.
+//! - `receive`, `send`: calls that move bytes. `transfer`: code that `receive` and `send` share.
 //! - `again`: connections that fell back to TCP, and may try a rendezvous again.
 //! - `close`: opens, copies and closes descriptors. `option`: options, modes and errors of a socket.
-//! - `keep`: connections whose descriptors are closed while calls on them go on.
+//! - `keep`: connections whose descriptors are closed while calls on these connections go on.
 
 mod again;
 mod close;
@@ -30,7 +30,7 @@ pub use send::{send, send_file, send_parts};
 pub use transfer::Flags;
 pub(crate) use transfer::deadline;
 
-/// `mlockall`. Locks only the program's mappings: Sovia has mapped far more memory than it uses.
+/// Does `mlockall`. Locks only the program's mappings, because Sovia maps far more memory than it uses.
 pub fn lock_all(flags: i32) -> crate::Outcome {
     sovia_sys::memlock::lock_all(flags).map(|()| 0).map_err(crate::errno)
 }

@@ -6,7 +6,7 @@ use crate::{Errno, Outcome, keepalive, kernel_sockets, options, rest, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 
-/// Records that the program has switched non-blocking mode.
+/// Records that the program has switched non-blocking mode on or off.
 pub fn nonblocking(at: Ref, on: bool) {
     if on {
         at.conn.set(flag::NONBLOCK);
@@ -15,7 +15,7 @@ pub fn nonblocking(at: Ref, on: bool) {
     }
 }
 
-/// `FIONREAD`. `kernel` makes the real call.
+/// Does `FIONREAD`. `kernel` makes the program's own call.
 pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     if at.conn.rest.find().is_some() {
         return Ok(rest::unread(at.conn));
@@ -23,7 +23,7 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     if at.conn.phase() != Phase::Attached {
         return kernel();
     }
-    // A program may make no other call until bytes have arrived, so the progress thread must run.
+    // Start the progress thread if it is missing. The program may make no other call until bytes have arrived.
     kernel_sockets::ensure_for_a_look();
     match at.attached() {
         Some(mut guard) => stream::receivable(&mut guard, table::current(fd, at)),
@@ -31,11 +31,11 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     }
 }
 
-/// Returns the value that `recvmsg` reports beside the bytes, if the program has set TCP_INQ. The value is the number
-/// of bytes left, plus one once the peer's end has come.
+/// Returns the value that `recvmsg` reports besides the bytes, if the program has set TCP_INQ. The value is the
+/// number of bytes left unread, plus one once the peer's end of stream has come.
 ///
-/// A peer's end that an epoll set has reported counts here. Its edge does not come again for a program that reads until
-/// the value is 0.
+/// The end of stream already counts once an epoll set has reported it. For a program that reads until the value is
+/// 0, an edge for the end of stream does not come again.
 pub fn left(fd: i32, at: Ref) -> Option<i32> {
     const MAY_HAVE_ENDED: u32 = flag::KERNEL_SOCKET | flag::ENDED | flag::DEAD;
     let conn = at.conn;
@@ -45,7 +45,7 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
     let mut guard = at.attached()?;
     let fd = table::current(fd, at);
     let left = stream::receivable(&mut guard, fd).ok()?;
-    // The program's own shutdown does not count as the peer's end.
+    // Ignore a shutdown by the program itself, which is not the peer's end of stream.
     let has_ended = stream::is_ending(&mut guard)
         || stream::ending::shows_end(&mut guard, fd)
         || conn.has(MAY_HAVE_ENDED)
@@ -54,13 +54,14 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
     Some(left.saturating_add(usize::from(has_ended)).min(i32::MAX as usize) as i32)
 }
 
-/// Returns true if `recvmsg` with room for control messages reports arrival times. Only the kernel knows these times.
+/// Returns true if `recvmsg` must report arrival times when the program gives room for control messages. Only the
+/// kernel knows arrival times.
 pub fn tells_times(at: Ref) -> bool {
     at.conn.tells_times.load(Ordering::Relaxed) != 0
 }
 
-/// Returns how long the connection has sent nothing over its VI, and received nothing, in milliseconds at most. `None`
-/// if it never has: then the kernel knows the time (TCP_INFO).
+/// Returns the times in milliseconds since the connection last sent and last received bytes over its VI. The real times
+/// may be longer ([`crate::conn::Activity`]). `None` if no bytes have used the VI: then TCP_INFO gives the time.
 pub fn silence(at: Ref) -> [Option<u32>; 2] {
     let Some(mut guard) = at.attached() else { return [None; 2] };
     let now = clock::now_ns();
@@ -72,7 +73,7 @@ pub fn silence(at: Ref) -> [Option<u32>; 2] {
         .map(|silence| silence.map(|ns| u32::try_from(ns / 1_000_000).unwrap_or(u32::MAX)))
 }
 
-/// Returns the part of `SO_ERROR` that the kernel does not know.
+/// Takes and returns an error for `SO_ERROR` that the kernel socket does not have.
 pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     if at.conn.phase() != Phase::Attached {
         return at.conn.take_error();
@@ -81,7 +82,7 @@ pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     stream::ending::socket_error(&mut guard, table::current(fd, at))
 }
 
-/// Takes and returns the pending error, from the connection or from the kernel.
+/// Takes and returns the pending error of the connection or of the kernel socket.
 pub fn pending_error(fd: i32, at: Ref) -> Option<Errno> {
     const ENDS: u32 = flag::ENDED | flag::DEAD | flag::ERROR;
     if at.conn.phase() == Phase::Attached && !at.conn.has(ENDS) {
@@ -93,24 +94,26 @@ pub fn pending_error(fd: i32, at: Ref) -> Option<Errno> {
     })
 }
 
-/// Keeps an error for the next call to return, like the kernel's recvmmsg.
+/// Stores `error` for the next call to return, like the kernel's recvmmsg.
 pub fn keep_error(at: Ref, error: Errno) {
     if error != libc::EAGAIN && at.conn.phase() == Phase::Attached {
         at.conn.keep_error(error);
     }
 }
 
-/// Makes the program's call that reads or sets a socket option, while the option has the program's own value.
+/// Makes the program's call that reads or sets a socket option. Keep-alive options have the program's own values
+/// during this call.
 pub fn on_own_options<T>(fd: i32, at: Ref, level: i32, name: i32, kernel: impl FnOnce() -> T) -> T {
     keepalive::steady(fd, at, (level, name), kernel)
 }
 
-/// Reads again the options that Sovia has stored, after the program has set a socket option.
+/// Updates Sovia's copies of socket options. Called after the program has set the option `name`.
 pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     if !options::leaves_fresh(level, name) {
         at.conn.approach.fresh.store(0, Ordering::Release);
     }
-    // A thread that attaches the connection may have read the old value under the lock. Wait for such a thread.
+    // Wait for a thread that is attaching the connection. Such a thread may have read the option's old value under
+    // the lock.
     drop(at.conn.lock());
     if at.conn.phase() != Phase::Attached {
         return;

@@ -1,4 +1,4 @@
-//! Code that all calls that move bytes share: their flags, and the kernel's call while the path is held.
+//! Code that `receive` and `send` share: flags, and the kernel's call while the path must not change.
 
 use crate::conn::Conn;
 use crate::fallback::{self, Cause};
@@ -20,19 +20,19 @@ pub struct Flags {
     pub wait_all: bool,
     /// MSG_NOSIGNAL.
     pub no_signal: bool,
-    /// Set if a receive of no bytes waits until there are bytes: recv does, read does not.
+    /// Set if a receive into an empty buffer waits until there are bytes. This is so for recv, but not for read.
     pub empty_waits: bool,
 }
 
-/// Marks the calling thread as inside a kernel call, until the result is dropped. Meanwhile no thread switches the
-/// path.
+/// Marks the calling thread as inside a kernel call, until the returned value is dropped. Meanwhile no thread
+/// switches the path.
 #[inline]
 fn pin(pins: &Presence) -> Present<'_> {
     pins.enter(!chain::is_in_handler())
 }
 
-/// Makes the kernel's call and counts its bytes, while no thread can switch the direction's path. Returns `kernel` as
-/// the error if the path has been switched before, so that `is_to_be_made` returns false.
+/// Makes the kernel's call and counts its bytes. Meanwhile no thread can switch the direction's path. If the path
+/// has already been switched, `is_to_be_made` returns false. Then this function returns `kernel` as the error.
 #[inline]
 pub(super) fn make<K: FnOnce() -> Outcome>(
     kernel: K,
@@ -51,14 +51,14 @@ pub(super) fn make<K: FnOnce() -> Outcome>(
     Ok(result)
 }
 
-/// Moves an attached connection back to TCP. May wait for the peer, which has a part in the fallback.
+/// Moves an accelerated connection back to TCP. May wait for the peer, which must take part in the fallback.
 #[cold]
 #[inline(never)]
 pub(super) fn back(fd: i32, at: Ref) {
     fallback::now(fd, at, Cause::Call);
 }
 
-/// Returns the time at which a call that begins now gives up. `timeout` is in nanoseconds; 0 means never.
+/// Returns the time at which a call that begins now must give up. `timeout` is in nanoseconds; 0 means no limit.
 pub(crate) fn deadline(timeout: &AtomicU64) -> Option<u64> {
     match timeout.load(Ordering::Relaxed) {
         0 => None,
@@ -66,8 +66,8 @@ pub(crate) fn deadline(timeout: &AtomicU64) -> Option<u64> {
     }
 }
 
-/// Keeps an error that follows bytes, for the next call to return. EFAULT is not kept: it concerns only this call's
-/// memory.
+/// Stores an error that came after some bytes were moved, for the next call to return. Does not store EFAULT, which
+/// concerns only this call's memory.
 pub(super) fn keep_error(conn: &Conn, error: Errno) {
     if error != libc::EFAULT {
         conn.keep_error(error);

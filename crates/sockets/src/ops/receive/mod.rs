@@ -1,7 +1,8 @@
 //! Calls that receive: read, readv, recv, recvfrom, recvmsg.
 //!
-//! A call first tries to receive one packet on the fast path, then what has already arrived, and then waits. On TCP it
-//! makes the kernel's call. `parts` fills the program's buffers. `rest` receives from a keeper.
+//! A call first tries to receive one packet on the fast path. Then the call receives bytes that have already
+//! arrived. If there are none, the call waits. On TCP, the kernel receives the bytes. `parts` fills the program's
+//! buffers. `rest` receives from a keeper.
 
 mod parts;
 mod rest;
@@ -19,7 +20,7 @@ use sovia_proto::path::Rx;
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSliceMut, call};
 
-/// `read` and `recv`: fills `out`. `kernel` makes the program's own call, for a connection on TCP.
+/// Does `read` and `recv`: fills `out`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn receive(
     fd: i32,
@@ -35,7 +36,7 @@ pub fn receive(
     receive_generally(fd, at, &[out], flags, kernel)
 }
 
-/// `readv`, `recvmsg` and similar calls: fills `parts` in order, like [`receive`].
+/// Does `readv`, `recvmsg` and similar calls: fills `parts` in order, like [`receive`].
 #[inline]
 pub fn receive_parts(
     fd: i32,
@@ -44,7 +45,7 @@ pub fn receive_parts(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    // Not inlined: the caller's stack frame already has the list of parts.
+    // Not inlined, because the caller's stack frame already has the list of parts.
     #[inline(never)]
     fn apart(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Option<Outcome> {
         receive_at_once(fd, at, out, flags)
@@ -58,8 +59,8 @@ pub fn receive_parts(
     receive_generally(fd, at, parts, flags, kernel)
 }
 
-/// Fast path: receives one packet, or finds that there is none, if no other work is pending. Returns `None` if the
-/// general path must decide.
+/// Fast path: receives one packet, or finds that none has arrived, on a connection with no pending work. Returns
+/// `None` if the general path must do the call.
 #[inline(always)]
 fn receive_at_once(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Option<Outcome> {
     if out.is_empty() || flags.peek || flags.wait_all {
@@ -122,7 +123,8 @@ fn receive_generally(
         if let Some(result) = rest::receive(fd, at, parts, flags) {
             return result;
         }
-        // No thread may sleep in the kernel's call while the connection has its VI: a relay would read the same bytes.
+        // Make the kernel's call only without a VI. A thread that sleeps in this call and a relay would read the
+        // same bytes.
         if !conn.is_attached() {
             return kernel();
         }
@@ -130,7 +132,7 @@ fn receive_generally(
     if conn.is_interrupted() {
         return Err(libc::EINTR);
     }
-    // The common case: one part, and bytes have arrived.
+    // This is the common case: there is one part, and bytes have arrived.
     if let [part] = parts
         && !part.is_empty()
         && !flags.peek
@@ -161,8 +163,8 @@ fn receive_generally(
     result
 }
 
-/// Records that a connection that is not yet accelerated has received bytes. If the connection now has a VI, grants the
-/// VI to the peer, because the program reads.
+/// Records that a connection that is not yet accelerated has received bytes. If the connection has a VI by now,
+/// grants the VI to the peer, because the program reads.
 #[inline]
 fn received(fd: i32, at: Ref) {
     if meeting::received(fd, at) {
@@ -199,7 +201,8 @@ fn receive_slowly(
             }
             let fd = keep::descriptor(fd, at);
             if wanted == 0 && core::mem::replace(&mut has_looked, true) {
-                // A receive of no bytes is complete when the wait ends for any reason. An error goes to the next call.
+                // A receive of no bytes is complete when the wait ends for any reason. A later call returns an
+                // error.
                 return stream::readable(guard, fd).then_some(Ok(0));
             }
             let got =
@@ -215,7 +218,7 @@ fn receive_slowly(
                     Some(Err(e))
                 }
                 Got::Nothing => {
-                    // The thread that had begun the fallback may have ended.
+                    // Continue a fallback, because the thread that began it may have ended.
                     fallback::go_on_under(guard, fd);
                     None
                 }
@@ -249,7 +252,7 @@ fn receive_slowly(
                 if !flags.wait_all || !patient || n == wanted {
                     return Ok(n);
                 }
-                // Only the kernel can wait for more bytes without consuming the ones that have arrived.
+                // Only the kernel can wait for more bytes without consuming the bytes that have arrived.
                 back(fd, at);
                 return kernel();
             }
@@ -266,7 +269,8 @@ fn receive_slowly(
     }
 }
 
-/// Receives by the kernel's call, after a fallback to TCP in which the call's own descriptor was closed.
+/// Receives by the kernel's call, after a fallback to TCP. Called if the program has closed the call's own
+/// descriptor, so `fd` is a private descriptor.
 fn receive_plainly(fd: i32, parts: &[UserSliceMut<'_>], flags: Flags) -> Outcome {
     let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
     let mut how = 0;

@@ -1,4 +1,4 @@
-//! The program's buffers that a receive fills, in order.
+//! Fills the program's buffers in order.
 
 use crate::ops::transfer::keep_error;
 use crate::stream::{self, Got};
@@ -16,7 +16,8 @@ pub(super) fn scatter(
         return stream::receive(guard, fd, UserSliceMut::empty());
     }
     if skip == 0 && parts.len() > 1 && !parts.iter().all(|part| is_there(*part)) {
-        // A part that is needed may not be writable. Then the call must consume nothing, as in the kernel.
+        // Some part may not be writable. If this part is needed, the call must fail and consume nothing, like in
+        // the kernel.
         match peek(guard, fd, parts) {
             Got::Bytes(_) => {}
             other => return other,
@@ -47,8 +48,8 @@ pub(super) fn scatter(
     Got::Bytes(done)
 }
 
-/// Returns true if the first and the last byte of the part are writable. Both keep their values: another thread may write to
-/// bytes of the buffer that this call does not fill.
+/// Returns true if the first and the last byte of the part are writable. Does not change these bytes, because
+/// another thread may write to bytes of the buffer that this call does not fill.
 fn is_there(part: UserSliceMut<'_>) -> bool {
     let mut fault = Fault::none();
     let Some(last) = part.len().checked_sub(1) else { return true };

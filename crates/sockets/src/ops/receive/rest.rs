@@ -1,4 +1,4 @@
-//! Receives the rest of a stream from its keeper ([`crate::rest`]).
+//! Receives bytes from the keeper of a connection ([`crate::rest`]).
 
 use crate::ops::Flags;
 use crate::ops::transfer::keep_error;
@@ -8,11 +8,11 @@ use crate::{Outcome, errno};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{UserSliceMut, call};
 
-/// Time in nanoseconds that a non-blocking call waits for the keeper.
+/// Time in nanoseconds that a non-blocking call waits for the keeper to write.
 const FEEDING_NS: u64 = 20_000_000;
 
-/// Receives bytes that come before those in the kernel socket. Returns `None` if there are no such bytes. `fd` is the
-/// program's descriptor.
+/// Receives bytes from the keeper, which come before the bytes in the kernel socket. Returns `None` if the keeper
+/// has no bytes. `fd` is the program's descriptor.
 pub(super) fn receive(
     fd: i32,
     at: Ref,
@@ -41,7 +41,7 @@ fn receive_from_keeper(
                 Some(Ok(n)) if flags.peek => return Some(Ok(n)),
                 Some(Ok(n)) => (filled, done) = (filled + n, done + n),
                 Some(Err(error)) if done > 0 => {
-                    // The socket reports its error only once, so the next call must return the error.
+                    // Store an error for the next call, because the keeper's socket reports an error only once.
                     if !matches!(error, libc::EAGAIN | libc::EINTR) {
                         keep_error(at.conn, error);
                     }
@@ -55,7 +55,7 @@ fn receive_from_keeper(
     (done > 0).then_some(Ok(done))
 }
 
-/// Receives once from the keeper's socket, and waits if the keeper has written nothing yet.
+/// Receives once from the keeper's socket. Waits if the keeper has not written to the socket yet.
 fn receive_some(
     fd: i32,
     at: Ref,
@@ -72,10 +72,11 @@ fn receive_some(
             Err(e) => return Some(Err(e)),
         };
         match call::recv(end.raw(), part, libc::MSG_DONTWAIT | peeks) {
-            // The rest has ended. The kernel socket has the bytes that follow.
+            // The keeper's bytes have ended. The kernel socket has the next bytes.
             Ok(0) => return None,
-            // The keeper has the bytes, and is about to write them to the socket. The program may have received its
-            // last notification of these bytes, so EAGAIN would make it wait for ever.
+            // Wait a short time even in a non-blocking call. The keeper has bytes, and is about to write them to
+            // its socket. The program may already have got its last notification of these bytes. After EAGAIN the
+            // program would wait for ever.
             Err(call::Errno::EAGAIN) if waits || !has_waited => {
                 let mut fds = [PollFd { fd: end.raw(), events: libc::POLLIN, revents: 0 }];
                 if let Err(e) = ppoll(&mut fds, (!waits).then_some(FEEDING_NS), None) {

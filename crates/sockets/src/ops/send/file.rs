@@ -1,4 +1,4 @@
-//! sendfile to a connection.
+//! Does `sendfile` to a connection.
 
 use super::on_tcp::send_on_tcp;
 use super::{Begun, is_sent_at_once, send_begun, send_off_vi};
@@ -8,7 +8,7 @@ use crate::{Outcome, wait};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSlice, call};
 
-/// `sendfile` to a connection. For a VI, reads the file and sends its bytes.
+/// Does `sendfile` to a connection. On a VI, reads the file and sends its bytes.
 pub fn send_file(
     fd: i32,
     at: Ref,
@@ -18,19 +18,19 @@ pub fn send_file(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     if count == 0 {
-        // With a count of 0, the kernel does not look at the socket.
+        // With a count of 0, the kernel does not check the socket.
         return kernel();
     }
     wait::cancellation_point();
     let since = Moment::now();
-    // Another thread may switch the path before the kernel's call. Then the file goes over the VI.
+    // If another thread switches the path before the kernel's call, send the file over the VI.
     let asked = send_off_vi(fd, at, || count, Flags::default(), kernel)
         .or_else(|kernel| send_on_tcp(fd, at, count, kernel));
     let kernel = match asked {
         Ok(result) => return result,
         Err(kernel) => kernel,
     };
-    // The kernel knows which files other than plain ones it can send.
+    // Leave files that are not regular to the kernel, which knows if it can send them.
     if !call::is_plain_file(from).map_err(crate::errno)? {
         back(fd, at);
         return kernel();
@@ -80,7 +80,8 @@ fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: Begun) -> Outcome {
     send_begun(fd, at, &[piece], Flags::default(), begun, || Err(libc::EAGAIN))
 }
 
-/// Moves the file's position back by `n` bytes that could not be sent. `moved`: the read has advanced the position.
+/// Moves the file's position back by `n` bytes that could not be sent. `moved` says that the read has advanced the
+/// position.
 fn put_back(from: i32, moved: bool, n: usize) {
     if moved {
         let _ = call::seek(from, -(n as i64), libc::SEEK_CUR);

@@ -1,8 +1,8 @@
 //! A long send on a connection that is not yet accelerated.
 //!
-//! The kernel would execute the send in one call, which lasts until the peer has read nearly all bytes. No rendezvous
-//! could take place during this call. So the send goes to TCP in pieces, and a rendezvous may take place between two
-//! pieces.
+//! The kernel would do the whole send in one call, which lasts until the peer has read nearly all bytes. No
+//! rendezvous could take place during this call. So this module sends the bytes on TCP in pieces, and a rendezvous
+//! may take place between two pieces.
 
 use super::on_tcp::raw_send;
 use super::parts::rest_of;
@@ -19,10 +19,10 @@ use sovia_sys::{UserSlice, call, clock};
 
 /// Number of bytes above which a send is long. Also the size of a piece.
 pub(super) const LONG: usize = 256 << 10;
-/// Time in nanoseconds after which a waiting thread checks that the descriptor still belongs to the connection.
+/// Longest wait in nanoseconds before a thread checks that its descriptor still belongs to the connection.
 const LOOK_NS: u64 = 50_000_000;
 
-/// Sends all of `parts`, or as many bytes as the kernel's call would send.
+/// Sends all bytes of `parts`, or as many as the kernel's call would send.
 pub(super) fn send_long(
     fd: i32,
     at: Ref,
@@ -39,7 +39,7 @@ pub(super) fn send_long(
     conn.end_waiting();
     drop(waits);
     keep::leave();
-    // The connection now has a VI, or stays on TCP.
+    // If the connection has a VI by now, or stays on TCP, send the remaining bytes without pieces.
     sent.unwrap_or_else(|| send_slowly(fd, at, parts, flags, call.begun, call.done))
 }
 
@@ -53,8 +53,8 @@ struct Call {
 }
 
 impl Call {
-    /// Sends all bytes, or as many as the kernel's call would send. Returns `None` once the connection has a VI or
-    /// stays on TCP for good.
+    /// Sends all bytes of `parts`, or as many as the kernel's call would send. Returns `None` once the connection
+    /// has a VI or stays on TCP for good.
     fn send(&mut self, parts: &[UserSlice<'_>], flags: Flags) -> Option<Outcome> {
         while let Some(rest) = rest_of(parts, self.done) {
             if table::refers(self.fd, self.at) {
@@ -83,11 +83,11 @@ impl Call {
         Some(Ok(self.done))
     }
 
-    /// Gives TCP as much of a piece as it has room for. Returns `None` once the connection has a VI or stays on TCP for
-    /// good. `partly`: the call has already sent bytes.
+    /// Sends as many bytes of `piece` as TCP has room for. Returns `None` once the connection has a VI or stays on
+    /// TCP for good. `partly` says that the call has already sent bytes.
     fn send_piece(&self, piece: UserSlice<'_>, flags: Flags, partly: bool) -> Option<Outcome> {
         let conn = self.at.conn;
-        // A thread that closes the descriptor meanwhile waits for this lock, and keeps a private descriptor open.
+        // Hold the lock. A thread that closes the descriptor waits for the lock, and makes a private descriptor.
         let _lock = conn.lock();
         let is_candidate =
             conn.phase() == Phase::Candidate && conn.is_generation(self.at.generation);
@@ -95,8 +95,8 @@ impl Call {
             .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), [piece], flags, partly))
     }
 
-    /// Calls `ask` with a descriptor of the connection. Calls `ask` again if another thread has closed the number
-    /// meanwhile: the number may then belong to another file.
+    /// Calls `ask` with a descriptor of the connection. If another thread has closed this descriptor meanwhile,
+    /// calls `ask` again, because the number may have belonged to another file.
     fn of_connection<T>(&self, ask: impl Fn(i32) -> T) -> T {
         loop {
             let fd = keep::descriptor(self.fd, self.at);
@@ -115,7 +115,8 @@ impl Call {
         let timeout = self.of_connection(|fd| call::timeout_ns(fd, libc::SO_SNDTIMEO));
         let until = timeout.ok().filter(|&ns| ns != 0).map(|ns| self.began.saturating_add(ns));
         let left = until.map(|until| until.saturating_sub(clock::now_ns()));
-        // The kernel resolves the number again at each event. By then the number may belong to another file.
+        // Wait only for a short time. At each event the kernel looks the descriptor number up again, and by then
+        // the number may belong to another file.
         let pause = left.map_or(LOOK_NS, |left| left.min(LOOK_NS));
         let fd = keep::descriptor(self.fd, self.at);
         let mut one = [PollFd { fd, events: libc::POLLOUT, revents: 0 }];
@@ -125,7 +126,7 @@ impl Call {
         match waited.map_err(errno) {
             Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => Err(libc::EAGAIN),
             Ok(_) => Ok(()),
-            // The kernel restarts a call that has sent nothing.
+            // Continue, like the kernel, which restarts an interrupted call that has sent nothing.
             Err(libc::EINTR)
                 if !partly && until.is_none() && !self.begun.since.is_not_to_restart() =>
             {
@@ -137,8 +138,8 @@ impl Call {
     }
 }
 
-/// Returns true if the kernel has an error or an end to report. The next piece would consume the report, which belongs
-/// to the program's next call or poll.
+/// Returns true if the kernel has an error or an end to report. A further piece would consume the report, which
+/// must go to the program's next call or poll.
 fn has_ended(events: i16) -> bool {
     events & (libc::POLLERR | libc::POLLHUP) != 0
 }

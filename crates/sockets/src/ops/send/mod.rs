@@ -1,12 +1,12 @@
 //! Calls that send: write, writev, send, sendto, sendmsg, sendfile.
 //!
-//! A call first tries to send one packet on the fast path, then as much as has room at once. Then the call waits for
-//! room.
+//! A call first tries to send one packet on the fast path. Then the call sends as many bytes as there is room for.
+//! If bytes are left, the call waits for room.
 //!
-//! - `parts`: the buffers of a call, and a short write of several buffers as one packet.
+//! - `parts`: the buffers of a call. Combines a short write of several buffers into one packet.
 //! - `on_tcp`: the kernel's call, for a connection on TCP.
 //! - `long`: a send in pieces, between which a rendezvous may take place.
-//! - `rest`: the bytes that had no room at once.
+//! - `rest`: sends the bytes for which there was no room at first.
 //! - `file`: sendfile.
 
 mod file;
@@ -32,7 +32,7 @@ use rest::{leave_if_full, send_slowly};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::UserSlice;
 
-/// `write` and `send`: sends `bytes`. `kernel` makes the program's own call, for a connection on TCP.
+/// Does `write` and `send`: sends `bytes`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn send(
     fd: i32,
@@ -48,16 +48,16 @@ pub fn send(
     send_generally(fd, at, &[bytes], flags, kernel)
 }
 
-/// The program's call that a send belongs to.
+/// State of the program's call to which a send belongs.
 #[derive(Clone, Copy)]
 struct Begun {
-    /// Time since which a signal handler interrupts the call.
+    /// Time of the call's begin. A signal handler that runs later interrupts the call.
     since: Moment,
-    /// Set if the call has already sent bytes. Then every handler ends the call.
+    /// Set if the call has already sent bytes. Then any signal handler ends the call.
     has_sent: bool,
 }
 
-/// `writev`, `sendmsg` and similar calls: sends `parts` in order, like [`send`].
+/// Does `writev`, `sendmsg` and similar calls: sends `parts` in order, like [`send`].
 #[inline]
 pub fn send_parts(
     fd: i32,
@@ -66,7 +66,7 @@ pub fn send_parts(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    // Not inlined: the caller's stack frame already has the list of parts.
+    // Not inlined, because the caller's stack frame already has the list of parts.
     #[inline(never)]
     fn apart(at: Ref, bytes: UserSlice<'_>) -> bool {
         is_sent_at_once(at, bytes)
@@ -81,8 +81,8 @@ pub fn send_parts(
     }
 }
 
-/// Fast path: sends `bytes` as one packet. Returns false if the lock is not biased to the calling thread, or if other
-/// work is pending.
+/// Fast path: sends `bytes` as one packet. Returns false if the connection's lock is not biased to the calling
+/// thread, or if other work is pending.
 #[inline(always)]
 fn is_sent_at_once(at: Ref, bytes: UserSlice<'_>) -> bool {
     let Some(mut guard) = at.biased() else { return false };
@@ -104,7 +104,7 @@ fn send_generally(
     send_begun(fd, at, parts, flags, begun, kernel)
 }
 
-/// Like [`send_generally`], for a call that has begun earlier.
+/// Like [`send_generally`], for a call that began earlier.
 fn send_begun(
     fd: i32,
     at: Ref,
@@ -160,7 +160,7 @@ fn send_begun(
             }
         }
     }
-    // A short write of several buffers goes as one packet.
+    // Combine a short write of several buffers into one packet.
     let total = length(parts);
     if parts.len() > 1 && (1..=SHORT).contains(&total) {
         return send_short(fd, at, parts, flags, begun, kernel);
@@ -168,8 +168,8 @@ fn send_begun(
     send_or_kernel(fd, at, parts, flags, begun, kernel)
 }
 
-/// First step of every send of `total` bytes. On a connection without a VI, makes the kernel's call and returns its
-/// result. On a connection with a VI, returns `kernel` as the error.
+/// Does the first step of a send of `total` bytes. On a connection without a VI, makes the kernel's call and
+/// returns its result. On a connection with a VI, returns `kernel` as the error.
 #[inline]
 fn send_off_vi<K: FnOnce() -> Outcome>(
     fd: i32,
@@ -192,8 +192,8 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     }
     let kernel = match phase {
         Phase::Attached => {
-            // A forked child that only sends needs its progress thread, which notices a dead peer and answers a peer
-            // that revokes.
+            // Start the progress thread if it is missing in a forked child that only sends. The progress thread
+            // notices a dead peer, and answers a peer that revokes a direction.
             kernel_sockets::ensure_for_a_look();
             kernel
         }
@@ -203,7 +203,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
             let sent = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp));
             if let Ok(sent) = &sent {
                 if conn.phase() == Phase::Attached {
-                    // Another thread has given the connection a VI during the kernel's call.
+                    // Another thread has made a VI for the connection during the kernel's call.
                     watch_room_after(fd, at, sent, total());
                 }
                 if matches!(sent, Ok(1..)) && conn.phase() == Phase::Candidate {
@@ -220,8 +220,8 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     if conn.is_interrupted() { Ok(Err(libc::EINTR)) } else { Err(kernel) }
 }
 
-/// Call this before a send of a connection that is not yet accelerated. If the rendezvous has just given the connection
-/// a VI that it cannot keep, starts the fallback to TCP.
+/// Prepares a send on a connection that is not yet accelerated. If the rendezvous has just made a VI that the
+/// connection cannot keep, starts the fallback to TCP.
 #[inline]
 fn before_send(fd: i32, at: Ref) {
     if meeting::before_send(fd, at) {

@@ -8,7 +8,7 @@ use crate::{Errno, Outcome, kernel_sockets};
 use core::sync::atomic::Ordering;
 use sovia_sys::{UserSlice, call};
 
-/// Makes the kernel's own call if the connection's path is TCP. Returns `kernel` as the error if the path is the VI.
+/// Makes the kernel's call if the connection's path is TCP. Returns `kernel` as the error if the path is the VI.
 pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
     fd: i32,
     at: Ref,
@@ -26,8 +26,8 @@ pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
     }
 }
 
-/// Makes the kernel's call on an attached connection whose path is TCP. Returns `kernel` as the error if another thread
-/// has switched the path since the caller looked.
+/// Makes the kernel's call on a connection that has a VI but whose path is TCP. Returns `kernel` as the error if
+/// another thread has switched the path since the caller's check.
 pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     fd: i32,
     at: Ref,
@@ -60,15 +60,16 @@ pub(super) fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
     }
 }
 
-/// Returns a descriptor of the connection. By now the call's own number `fd` may belong to another file.
+/// Returns a descriptor of the connection. This is not always `fd`, because `fd` may belong to another file by now.
 pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
     if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
 }
 
-/// Sends `parts` by the kernel's call, after the connection has fallen back to TCP during a send. `partly`: the call
-/// has sent bytes, so an error belongs to the next call.
+/// Sends `parts` by the kernel's call, after the connection has fallen back to TCP during a send. `partly` says
+/// that the call has already sent bytes. Then the next call must return an error.
 ///
-/// One system call sends all parts: a peer that resets the connection resets it at the first bytes it gets.
+/// One system call sends all parts. With several calls, the peer could reset the connection at the first part, and
+/// a later call would fail.
 pub(super) fn send_plainly<'a>(
     conn: &Conn,
     fd: i32,
@@ -85,8 +86,8 @@ pub(super) fn send_plainly<'a>(
     sent.inspect_err(|&error| keep_kernels_error(conn, error, partly))
 }
 
-/// Like [`send_plainly`], but never blocks, and counts the bytes on TCP. The kernel's result tells a send how its ended
-/// path stands.
+/// Like [`send_plainly`], but never blocks, and counts the bytes sent on TCP. The sender gets an error of an ended
+/// connection from the kernel's result.
 pub(super) fn raw_send<'a>(
     conn: &Conn,
     fd: i32,
@@ -99,9 +100,10 @@ pub(super) fn raw_send<'a>(
     Ok(n)
 }
 
-/// Keeps an error that the kernel reports only once, if the call has sent bytes. The next call returns the error. EPIPE
-/// is not kept if the program has shut this half itself, because the kernel reports it at each call. EPIPE is not kept
-/// for a connection without a VI either, because no call would return it.
+/// Stores an error that the kernel reports only once, if the call has already sent bytes. The next call returns the
+/// error. Does not store EPIPE if the program itself has shut the sending half, because the kernel reports EPIPE at
+/// each call. Does not store EPIPE for a connection without a VI either, because no call would return the stored
+/// error.
 fn keep_kernels_error(conn: &Conn, error: Errno, partly: bool) {
     let is_reported_again = match error {
         libc::EAGAIN | libc::EINTR => true,

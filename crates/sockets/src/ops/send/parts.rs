@@ -1,4 +1,4 @@
-//! The buffers that a send reads in order. A short write of several buffers goes as one packet.
+//! Reads the buffers of a send in order. Combines a short write of several buffers into one packet.
 
 use super::rest::send_slowly;
 use super::{Begun, is_sent_at_once, send_generally, send_or_kernel};
@@ -10,10 +10,10 @@ use crate::{Errno, Outcome};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{UserSlice, UserSliceMut};
 
-/// Largest number of bytes for which a write of several parts goes as one packet.
+/// Largest number of bytes for which a write of several parts is sent as one packet.
 pub(super) const SHORT: usize = 4096;
 
-/// Joins parts that fit into one ring entry and sends them as one packet, on a connection with a VI.
+/// Joins `parts`, which fit into one ring entry together, and sends them as one packet. The connection has a VI.
 #[inline(never)]
 pub(super) fn send_joined(
     fd: i32,
@@ -25,7 +25,7 @@ pub(super) fn send_joined(
     let mut joined = [0u8; INLINE_MAX];
     let total = length(parts);
     if join(parts, (&mut joined).into()).is_err() {
-        // An error of the connection has precedence over EFAULT.
+        // An error of the connection has precedence over EFAULT, so let the general path find the error.
         return send_generally(fd, at, parts, flags, kernel);
     }
     let bytes = joined[..total].into();
@@ -35,7 +35,7 @@ pub(super) fn send_joined(
     send_generally(fd, at, &[bytes], flags, kernel)
 }
 
-/// Sends a few parts that need pool space, as one packet.
+/// Sends `parts`, which need pool space together, as one packet.
 #[inline(never)]
 pub(super) fn send_short(
     fd: i32,
@@ -58,8 +58,8 @@ pub(super) fn send_short(
     }
 }
 
-/// Copies the parts straight into the pool and sends them. Returns `None` if the pool has no room now, or if the packet
-/// must not be sent at once.
+/// Copies `parts` straight into the pool and sends them as one packet. Returns `None` if the pool has no room now,
+/// or if the packet must not be sent at once.
 #[inline(never)]
 fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Option<Outcome> {
     let mut guard = at.attached()?;
@@ -88,8 +88,8 @@ fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Opt
 fn join(parts: &[UserSlice<'_>], mut out: UserSliceMut<'_>) -> Result<(), Errno> {
     for part in parts {
         let n = part.len().min(out.len());
-        // SAFETY: both ranges have at least `n` bytes. No other call has `out`, so the program's part does not overlap
-        // it.
+        // SAFETY: both ranges have at least `n` bytes. No other call has `out`, so `out` and the program's part do
+        // not overlap.
         unsafe { access::copy(out.as_mut_ptr(), part.as_ptr(), n) }
             .map_err(|BadAddress| libc::EFAULT)?;
         out = out.skip(n);
@@ -101,7 +101,8 @@ fn join(parts: &[UserSlice<'_>], mut out: UserSliceMut<'_>) -> Result<(), Errno>
 const COPIED_AT_ONCE: usize = 32 << 10;
 const PAGE: usize = 4096;
 
-/// Returns false if a part is not readable that the kernel would copy before it sends any byte.
+/// Returns false if the kernel would fail with EFAULT before it sends any byte. Checks the first `COPIED_AT_ONCE`
+/// bytes.
 pub(super) fn are_there(parts: &[UserSlice<'_>]) -> bool {
     let [_, _, ..] = parts else { return true };
     let mut left = COPIED_AT_ONCE;
@@ -120,7 +121,7 @@ pub(super) fn length(parts: &[UserSlice<'_>]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
-/// Returns the unsent remainder of each part, after `done` bytes.
+/// Returns the unsent remainder of each part, if the first `done` bytes have been sent.
 pub(super) fn all_of<'a>(
     parts: &[UserSlice<'a>],
     mut done: usize,
@@ -132,7 +133,7 @@ pub(super) fn all_of<'a>(
     })
 }
 
-/// Returns the unsent remainder of the first part that is not completely sent.
+/// Returns the unsent remainder of the first part with unsent bytes, if the first `done` bytes have been sent.
 pub(super) fn rest_of<'a>(parts: &[UserSlice<'a>], done: usize) -> Option<UserSlice<'a>> {
     all_of(parts, done).next()
 }

@@ -1,4 +1,4 @@
-//! The rest of a send, which had no room at once: waits for room, or sends on TCP.
+//! Sends the bytes of a call for which there was no room at first. Waits for room, or sends on TCP.
 
 use super::Begun;
 use super::on_tcp::{number_of, raw_send, send_plainly};
@@ -13,7 +13,7 @@ use crate::{Outcome, fallback, kernel_sockets};
 use sovia_proto::path::Tx;
 use sovia_sys::UserSlice;
 
-/// Sends the bytes from `done` on, and waits for room.
+/// Sends the bytes of `parts` from position `done` on. Waits for room.
 pub(super) fn send_slowly(
     fd: i32,
     at: Ref,
@@ -44,7 +44,7 @@ fn send_rest(
         let mut is_full = false;
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
             let fd = keep::descriptor(fd, at);
-            // Sends as many parts as have room, so that no other thread's bytes come in between.
+            // Send as many parts as there is room for, so that no other thread's bytes come in between.
             let mut sent = 0;
             let put = loop {
                 if done + sent == 0 && !are_there(parts) {
@@ -120,8 +120,8 @@ fn send_rest(
     Ok(done)
 }
 
-/// Moves the sending direction to TCP if the program has set TCP_USER_TIMEOUT and the VI is full. The kernel applies
-/// this timeout to bytes on TCP while the peer leaves no room.
+/// Moves the sending direction to TCP if the program has set TCP_USER_TIMEOUT and the VI is full. The kernel can
+/// then apply this timeout to the bytes on TCP.
 #[cold]
 #[inline(never)]
 pub(super) fn leave_if_full(fd: i32, at: Ref) {
