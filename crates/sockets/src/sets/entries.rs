@@ -1,4 +1,4 @@
-//! Contents of a set: connections by descriptor and by VI, and the queue of entries that may be ready.
+//! Contents of an epoll set: entries by descriptor and by VI, and the queue of entries that may be ready.
 
 use super::COPIED;
 use super::order::Order;
@@ -20,56 +20,58 @@ pub(crate) struct Inner {
     pub(crate) entries: Vec<Entry>,
     pub(super) free: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
-    /// Number of entries at the front of `ready` that have not been visited since the last collection.
+    /// Number of entries at the front of `ready` that have not been checked since the last collection of events.
     pub(super) unvisited: usize,
-    /// Number of collections so far.
+    /// Number of collections of events so far.
     pub(crate) collections: u64,
-    /// Entries whose marks [`Inner::drain`] has taken, each with the time of its mark. Empty between calls.
+    /// Entries whose marks in ready lists [`Inner::drain`] has taken, each with the time of its mark. Empty between
+    /// calls.
     marked: Vec<(u64, u32)>,
     pub(crate) lanes: Vec<Lane>,
-    /// Time of the last look at the kernel's instance.
+    /// Time of the last check of the kernel's epoll instance.
     pub(crate) looked: u64,
-    /// Number of rounds of `epoll_wait` since then.
+    /// Number of rounds of `epoll_wait` since this check.
     pub(crate) rounds: u32,
-    /// Order of events of both sources.
+    /// Order of events from VIs and from the kernel's instance.
     pub(crate) order: Order,
-    /// Alternates, and gives the first places of `out` to the kernel's events if `out` may hold only one kind.
+    /// Set if the kernel's events come first in the next wait. Alternates if the program's buffer may hold only one
+    /// kind of events.
     pub(crate) kernel_first: bool,
     pub(crate) door: u32,
     pub(super) door_added: bool,
-    /// Connections that are back on TCP in both directions.
+    /// Connections whose directions are both back on TCP.
     pub(super) settled: Vec<Ref>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Number of the entry, in this process and its forked children.
+    /// Number that identifies the entry. A copy in a forked child has the same number.
     pub(super) number: u64,
-    /// The number by which the program knows the entry. The program may close this number while the connection has
-    /// others.
+    /// Descriptor by which the program knows the entry. The program may have closed it, while the connection has
+    /// other descriptors.
     pub(super) fd: i32,
     pub(super) at: Ref,
-    /// Descriptor by which Sovia asks the kernel.
+    /// Descriptor by which Sovia asks the kernel about the connection.
     through: i32,
     pub(crate) events: u32,
     pub(crate) data: u64,
     /// Set while the program has the entry in the set.
     pub(crate) registered: bool,
-    /// Set while the entry is kept here and not in the kernel's instance.
+    /// Set while Sovia serves the entry. Cleared while the kernel's instance has the entry.
     pub(super) attached: bool,
     /// Cleared while EPOLLONESHOT has disabled the entry.
     pub(crate) armed: bool,
     pub(super) queued: bool,
-    /// Next entry of the same connection.
+    /// Index of the next entry of the same connection, or `NONE`.
     pub(super) next: u32,
-    /// Number of the last collection that reported the entry.
+    /// Number of the last collection of events that reported the entry.
     pub(super) collected: u64,
-    /// Set once the connection has had another entry in the same set.
+    /// Set once the connection has had another entry in this epoll set.
     pub(super) has_twin: bool,
 }
 
 impl Entry {
-    /// Returns the events that hold for the connection now, and that the program wants or cannot refuse.
+    /// Returns the events that hold for the connection now, and that the program wants or always gets.
     pub(super) fn mask(&mut self) -> u32 {
         let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
         let kernel_socket = self.kernel_socket();
@@ -81,7 +83,7 @@ impl Entry {
         mask & (self.events | always)
     }
 
-    /// Returns a descriptor of the connection in this process.
+    /// Returns a descriptor of the connection in this process, to ask the kernel.
     #[inline]
     pub(super) fn kernel_socket(&mut self) -> i32 {
         if !table::refers(self.through, self.at)
@@ -92,15 +94,18 @@ impl Entry {
         self.through
     }
 
-    /// Gives the entry to the kernel's instance `epfd`, in the state that a forked relative has given its copy.
+    /// Moves the entry to the kernel's instance `epfd`. If a forked relative has changed its copy of the entry,
+    /// first applies this change.
     pub(super) fn go_over(&mut self, epfd: i32) {
-        // The lock is held until the kernel has the entry. A relative that changes the entry then finds it there.
+        // Hold the lock until the kernel has the entry. A forked relative that then changes the entry finds it in
+        // the kernel's instance.
         let mut locked = self.at.conn.lock();
         let fate = locked.copies.fate(self.number);
         if fate != Some(Fate::Over) {
             self.change_as(fate);
             self.give_to_kernel(epfd);
-            // Recorded only now: if this process is killed before, a relative gives its copy to the kernel again.
+            // Record this last. If this process is killed earlier, a forked relative moves its copy to the kernel's
+            // instance again.
             locked.copies.record(self.number, Fate::Over);
         }
     }
@@ -111,12 +116,13 @@ impl Entry {
         }
     }
 
-    /// Applies the changes that relatives have made to the entry since the fork.
+    /// Applies the changes that forked relatives have made to their copies of the entry.
     pub(super) fn catch_up(&mut self) {
         let conn = self.at.conn;
         let fate = conn.lock().copies.fate(self.number);
         self.change_as(fate);
-        // An entry that the kernel has leaves the set together with its connection.
+        // Ignore an entry that the kernel has because the connection left its VI. This entry leaves the set with
+        // its connection.
         let has_left = !self.at.is_attached_here() || conn.is_going_back();
         if fate == Some(Fate::Over) && !has_left && !conn.has(flag::LEFT_TO_SETS) {
             self.registered = false;
@@ -124,13 +130,13 @@ impl Entry {
         }
     }
 
-    /// Gives the entry a new number, so that no other process has a copy of it.
+    /// Gives the entry a new number, so that no other process has a copy with this number.
     fn renew(&mut self) {
         self.number = family::number_set_entry();
     }
 
-    /// Records the entry's state, or its removal, for the copies of relatives. Returns false if a relative has already
-    /// given the entry to the kernel.
+    /// Records the entry's state, or its removal, for the copies in forked relatives. Returns false if a relative
+    /// has already moved the entry to the kernel's instance.
     #[inline]
     pub(super) fn tell_copies(&mut self) -> bool {
         self.number >= COPIED.load(Ordering::Acquire) || self.record()
@@ -145,7 +151,7 @@ impl Entry {
         let is_here = before != Some(Fate::Over);
         let is_alone = conn.holders.load(Ordering::Acquire) == members::only_me();
         if is_here && (is_alone || before.is_none() && !members::others_live(&conn.holders)) {
-            // No copy of any entry is left.
+            // No other process has a copy of any entry of this connection.
             locked.copies.forget();
             self.renew();
             return true;
@@ -156,22 +162,22 @@ impl Entry {
             locked.copies.record(self.number, now);
         }
         if !self.registered {
-            // An entry that is added in this place later is another one.
+            // Use a new number, because an entry that is added here later has no copies.
             self.renew();
         }
         is_here
     }
 
-    /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, this
-    /// adds a number that is open only during this call. The connection's other numbers have entries of their own. The
-    /// kernel keeps this entry until the last of them is closed.
+    /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's descriptor,
+    /// registers a duplicate that is open only during this call. The kernel keeps the duplicate's entry until the
+    /// connection's last descriptor is closed. The connection's other descriptors have their own entries.
     fn give_to_kernel(&mut self, epfd: i32) {
         let fd = self.kernel_socket();
         let (events, data) = if self.armed {
             (self.events, self.data)
         } else {
-            // The kernel cannot add a disabled entry. This one reports an end once, and [`super::is_own`] recognises
-            // it.
+            // The kernel cannot add a disabled entry. So add an entry that reports an end once, with user data that
+            // [`super::is_own`] recognises.
             (libc::EPOLLONESHOT as u32, DISABLED)
         };
         let add = |fd| poll::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, events, data);
@@ -183,20 +189,20 @@ impl Entry {
         while let Ok(copy) = Fd::duplicate(fd, first)
             && add(copy.raw()) == Err(call::Errno::EEXIST)
         {
-            // Another entry is registered by that number.
+            // The kernel already has an entry with this number, so take a higher number.
             first = copy.raw() + 1;
         }
     }
 }
 
-/// Connects a set with one pair of processes.
+/// The part of an epoll set that concerns one pair of processes.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) pair: Arc<Pair>,
     pub(super) ready_list: u32,
-    /// First entry of the connection on each VI.
+    /// Index of the first entry of the connection on each VI, by the VI's number.
     pub(super) entries: Vec<u32>,
-    /// Set while the instance is notified of the rings of another user's process.
+    /// Set while the epoll instance contains the pair's notification socket, for a peer process of another user.
     pub(super) listens: bool,
 }
 
@@ -206,7 +212,7 @@ impl Lane {
     }
 }
 
-/// Takes an entry out of its lane's chain.
+/// Removes the entry with number `index` from the chain of its VI.
 pub(super) fn unlink(inner: &mut Inner, index: u32) {
     let at = inner.entries[index as usize].at;
     let next = core::mem::replace(&mut inner.entries[index as usize].next, NONE);
@@ -229,13 +235,14 @@ pub(super) fn unlink(inner: &mut Inner, index: u32) {
 }
 
 impl Inner {
-    /// Records that the caller is about to look at the kernel's instance.
+    /// Records that the caller is about to check the kernel's instance.
     pub(crate) fn looks_at_kernel(&mut self, now: u64) {
         (self.rounds, self.looked) = (0, now);
     }
 
     pub(crate) fn find(&self, fd: i32, at: Ref) -> Option<u32> {
-        // A VI's chain is short. Entries that are not attached are found in the list.
+        // Search the VI's chain first, because it is short. An entry that the kernel's instance has is found only
+        // in the list.
         if at.conn.phase() == Phase::Attached {
             let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
             for lane in &self.lanes {
@@ -304,7 +311,8 @@ impl Inner {
         }
     }
 
-    /// Queues an entry that comes from the kernel's instance, at the turn that it had there.
+    /// Queues an entry that comes from the kernel's instance. Keeps the order of the last wait: inserts the entry
+    /// before entries that came later in this order.
     pub(super) fn enqueue_in_turn(&mut self, i: u32) {
         let entry = &mut self.entries[i as usize];
         if !entry.queued {
@@ -316,9 +324,10 @@ impl Inner {
         }
     }
 
-    /// Queues, before all others, the other entries of a ready entry's connection that want events of `mask`. Returns
-    /// their number. The peer may be about to mark these entries, and the kernel marks all entries of a socket at once.
-    /// Edge-triggered entries wait for their marks: otherwise an edge would be reported twice.
+    /// Queues other entries of the connection of entry `of` that want events of `mask`, in front of all queued
+    /// entries. Returns the number of queued entries. The kernel, too, marks all entries of a socket at once, but
+    /// the peer may not have marked these entries yet. Does not queue edge-triggered entries, because the peer's
+    /// mark would report their edge a second time.
     #[cold]
     pub(super) fn enqueue_twins(&mut self, of: u32, mask: u32) -> usize {
         let at = self.entries[of as usize].at;
@@ -340,8 +349,8 @@ impl Inner {
         count
     }
 
-    /// Queues the entries that wait for a VI, without regard to the ready list's marks. An edge may have been reported
-    /// already, so it is queued again only if the segment is `suspect`.
+    /// Queues the entries of the connection on `vi`, even if the ready list has no marks for them. Queues an
+    /// edge-triggered entry only if the segment is `suspect`, because its edge may already have been reported.
     pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;
         for l in 0..self.lanes.len() {
@@ -360,7 +369,8 @@ impl Inner {
         }
     }
 
-    /// Takes the peers' marks. Entries become ready in the order of the marks, as in the kernel's list.
+    /// Takes the peers' marks from the ready lists. Entries become ready in the order of their marks, like in the
+    /// kernel's list.
     #[inline]
     pub(super) fn drain(&mut self) {
         for lane in &self.lanes {
@@ -375,8 +385,8 @@ impl Inner {
                         self.marked.push((lane.pair.marked(vi), i));
                     }
                     if entry.attached {
-                        // Prefetches: the connections of all marked entries are used next, so their cache lines can
-                        // come at the same time.
+                        // Prefetch the connection. The connections of all marked entries are used next, so their
+                        // cache lines are loaded at the same time.
                         entry.at.conn.fetch_next();
                     }
                     i = entry.next;

@@ -1,8 +1,9 @@
 //! The program's epoll instances, and the connections in them.
 //!
-//! An attached connection is kept here instead of in the kernel's instance, and its readiness comes from memory. In
-//! each pair of processes, a set has a ready list ([`crate::pair::ReadyList`]). The peer marks the VIs with events
-//! there, and the set looks only at marked VIs. [`crate::epoll`] has the program's calls on a set.
+//! A set serves an epoll instance. An entry of a connection with a VI is kept in the set instead of the kernel's
+//! instance, and its readiness comes from memory. In each pair of processes, a set has a ready list
+//! ([`crate::pair::ReadyList`]). The peer marks VIs with events in this list, and the set checks only marked VIs.
+//! [`crate::epoll`] has the program's calls on a set.
 
 mod entries;
 mod order;
@@ -22,52 +23,52 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use entries::{Entry, unlink};
 use sovia_sys::{call, epoll_entry, poll};
 
-/// Number of epoll instances that can be followed. Connections in further instances stay on TCP.
+/// Number of epoll instances that sets can serve. Connections in further instances stay on TCP.
 const SETS: usize = 4096;
 per_engine! {
-    /// Number of instances that are themselves waited on.
+    /// Number of sets whose `nested` flag is set.
     static NESTED: AtomicU32 = AtomicU32::new(0);
-    /// Lowest entry number that no fork has copied.
+    /// Lowest number of an entry that no fork has copied.
     static COPIED: AtomicU64 = AtomicU64::new(0);
 }
 per_engine_tables! {
     static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
 }
 
-/// Returns the set at `index`, also if it follows no instance.
+/// Returns the set at `index`, even if it serves no epoll instance.
 #[inline]
 fn place(index: u32) -> Option<&'static Set> {
     // SAFETY: the pointer is null or comes from a leaked box. Sets are reused and never freed.
     unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the set at `index` if it follows an instance.
+/// Returns the set at `index` if it serves an epoll instance.
 #[inline]
 pub(crate) fn get(index: u32) -> Option<&'static Set> {
     place(index).filter(|set| set.is_open())
 }
 
-/// Returns the set at `index`, and makes the set if there is none.
+/// Returns the set at `index`, and makes the set if necessary.
 fn place_for(index: u32) -> Option<&'static Set> {
     let slot = TABLE.get(index as usize)?;
     if slot.load(Ordering::Acquire).is_null() {
         let null = core::ptr::null_mut();
         let new = Box::into_raw(Box::new(Set::new()));
         if slot.compare_exchange(null, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: `new` comes from `Box::into_raw` above. The failed exchange did not publish it, so no other
-            // thread has it.
+            // SAFETY: `new` comes from `Box::into_raw` above. The failed exchange did not publish `new`, so no
+            // other thread has it.
             drop(unsafe { Box::from_raw(new) });
         }
     }
     place(index)
 }
 
-/// Follows a new epoll instance.
+/// Makes a set serve the new epoll instance `epfd`.
 pub fn created(epfd: i32) {
     if process::is_confined() || process::is_borrowed() {
         return;
     }
-    // From now on Sovia reads the program's memory.
+    // Sovia will read the program's memory, so prepare for bad addresses.
     sovia_signal::chain::guards();
     let opened = (0..SETS as u32)
         .find(|&index| place_for(index).is_some_and(|set| set.open(epfd, pair::door_for(index))));
@@ -77,14 +78,15 @@ pub fn created(epfd: i32) {
     }
 }
 
-/// Counts one more descriptor of an instance.
+/// Counts one more descriptor of the epoll instance.
 pub(crate) fn duplicated(index: u32) {
     if let Some(set) = get(index) {
         set.references.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// Called after a descriptor of an instance has left the table, because it is closed.
+/// Counts one descriptor less, and closes the set after the last one. Called after the descriptor `fd` has left the
+/// table.
 pub(crate) fn closed(index: u32, fd: i32) {
     let Some(set) = get(index) else { return };
     if set.references.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -101,7 +103,7 @@ pub(crate) fn closed(index: u32, fd: i32) {
     if set.nested.swap(false, Ordering::AcqRel) {
         NESTED.fetch_sub(1, Ordering::AcqRel);
     }
-    // Last: from now on the set may follow another instance.
+    // Do this last, because the set may then serve another epoll instance.
     set.close();
 }
 
@@ -110,7 +112,7 @@ pub(crate) fn hold() {
     places().for_each(|set| set.inner.hold());
 }
 
-/// Called before a fork, if possible while no set is being changed: the child gets copies of all entries.
+/// Marks all present entries as copied. Called before a fork, if possible while no set is being changed.
 pub(crate) fn copying() {
     COPIED.store(family::number_set_entry(), Ordering::Release);
 }
@@ -124,7 +126,7 @@ pub(crate) fn release() {
 pub(crate) fn forked() {
     copying();
     for (index, set) in (0..).zip(places()) {
-        // The sleeping threads have stayed in the parent.
+        // The sleeping threads exist only in the parent.
         set.asleep.store(0, Ordering::Relaxed);
         shared::forked(index);
     }
@@ -134,7 +136,7 @@ fn each(mut f: impl FnMut(&'static Set)) {
     each_with_index(|_, set| f(set));
 }
 
-/// Calls `f` for every instance that has attached connections.
+/// Calls `f` for every set that has entries of connections with a VI.
 fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
     each_with_index(|index, set| {
         if set.attached.load(Ordering::Acquire) != 0 {
@@ -143,21 +145,21 @@ fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
     });
 }
 
-/// Returns all sets, also those that follow no instance.
+/// Returns all sets, also those that serve no epoll instance.
 fn places() -> impl Iterator<Item = &'static Set> {
-    // The table is filled from the front and never emptied.
+    // Stop at the first free place, because the table is filled from the front and never emptied.
     (0..SETS as u32).map_while(place)
 }
 
-/// Returns true if a connection in any instance is on its VI. A forked relative that begins to use the instance then
-/// needs this process.
+/// Returns true if a connection in any epoll instance has a VI. If a forked relative then begins to use the
+/// instance, this process must move its entries to the kernel.
 pub(crate) fn any_has_attached() -> bool {
     let mut any = false;
     each_in_use(|_, _| any = true);
     any
 }
 
-/// Calls `f` for every instance.
+/// Calls `f` for every set that serves an epoll instance.
 pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
     for (index, set) in (0..).zip(places()) {
         if set.is_open() {
@@ -166,7 +168,7 @@ pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
     }
 }
 
-/// Removes a pair that is about to be unmapped from all sets.
+/// Removes `pair`, which is about to be unmapped, from all sets.
 pub(crate) fn forget_pair(pair: *const Pair) {
     each(|set| {
         set.with(|inner| {
@@ -182,15 +184,15 @@ pub(crate) fn forget_pair(pair: *const Pair) {
     });
 }
 
-/// Removes this process's doorbells from its instances, because the process gets new doorbells. Call it only while no
-/// set has an attached connection.
+/// Removes this process's doorbells from its epoll instances, because the process gets new doorbells. Call it only
+/// while no entry's connection has a VI.
 pub(crate) fn leave_doors() {
     let pid = call::getpid();
     each(|set| {
         if set.owner() == pid {
             set.drop_door();
         } else {
-            // An instance that a forked relative has made contains that relative's doorbell.
+            // An epoll instance made by a forked relative contains the relative's doorbell.
             set.with(|inner| {
                 inner.door_added = false;
                 inner.lanes.iter_mut().for_each(|lane| lane.listens = false);
@@ -199,8 +201,9 @@ pub(crate) fn leave_doors() {
     });
 }
 
-/// Called before this process executes another program, which may inherit its instances. Removes the library's own
-/// entries from instances without attached connections that no other process uses.
+/// Removes the library's own entries from epoll instances that the program keeps over an exec. Skips instances with
+/// entries of connections on VIs, and instances that another process uses. Called before this process executes
+/// another program.
 pub(crate) fn leave_by_exec() {
     let pid = call::getpid();
     each_with_index(|index, set| {
@@ -216,8 +219,8 @@ fn outlasts_exec(fd: i32) -> bool {
     call::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize == 0)
 }
 
-/// Gives entries that EPOLLONESHOT has disabled their own user data. From now on no code filters what the kernel's
-/// instances report.
+/// Gives the program's user data back to entries that EPOLLONESHOT has disabled. From now on the library no longer
+/// filters what the kernel's instances report.
 pub(crate) fn leave_to_program() {
     each(leave_disabled);
 }
@@ -239,8 +242,8 @@ fn leave_disabled(set: &Set) {
     });
 }
 
-/// Takes a connection that has just got its VI out of the kernel's instances. Returns false if an instance needs the
-/// kernel: then the connection must go back to TCP.
+/// Moves the entries of a connection that has just got its VI from the kernel's instances to the sets. Returns
+/// false if an entry must stay in the kernel's instance. Then the connection must go back to TCP.
 pub(crate) fn attached(at: Ref) -> bool {
     let mut everywhere = true;
     each_with_index(|index, set| {
@@ -249,13 +252,13 @@ pub(crate) fn attached(at: Ref) -> bool {
                 let entry = &inner.entries[i];
                 if entry.registered && !entry.attached && entry.at.same(at) {
                     let fd = entry.fd;
-                    // The kernel cannot delete an entry whose number is closed.
+                    // The kernel cannot delete an entry whose descriptor is closed.
                     let is_closed = !table::refers(fd, at);
-                    // The instance may have become nested since the rendezvous began.
+                    // The epoll instance may have become nested since the rendezvous began.
                     let nested =
                         set.nested.load(Ordering::Acquire) || shared::is_shared_by_users(index);
-                    // The delete comes last. Until then, a thread in the kernel's instance may take the event of a
-                    // one-shot entry.
+                    // Delete the kernel's entry last. Until then, a thread that waits in the kernel's instance may
+                    // take the event of a one-shot entry.
                     if !nested
                         && !is_closed
                         && set.take_in(inner, i as u32)
@@ -264,8 +267,8 @@ pub(crate) fn attached(at: Ref) -> bool {
                         inner.entries[i].armed = armed;
                         set.moved.fetch_add(1, Ordering::AcqRel);
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
-                        // Queues the entry: events that the kernel's instance had not yet reported are lost with its
-                        // entry.
+                        // Queue the entry. Events that the kernel's instance has not reported are lost with the
+                        // kernel's entry.
                         inner.enqueue_in_turn(i as u32);
                         set.wake_sleeper(inner);
                     } else {
@@ -278,7 +281,7 @@ pub(crate) fn attached(at: Ref) -> bool {
     everywhere
 }
 
-/// Returns false if EPOLLONESHOT has disabled an entry in the kernel's instance. `None` without /proc.
+/// Returns false if EPOLLONESHOT has disabled the entry in the kernel's instance. `None` if /proc cannot be read.
 fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
     let oneshot = libc::EPOLLONESHOT as u32;
     if entry.events & oneshot == 0 {
@@ -288,8 +291,8 @@ fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
     Some(entry.is_armed() && entry.data != set::DISABLED)
 }
 
-/// Moves the entries of a connection that is back on TCP to the kernel's instances. Skips an entry whose copy a forked
-/// relative has moved already.
+/// Moves the entries of a connection that is back on TCP to the kernel's instances. Skips an entry whose copy a
+/// forked relative has already moved.
 pub(crate) fn detached(at: Ref) {
     let mut others = false;
     each_with_index(|index, set| {
@@ -311,13 +314,14 @@ pub(crate) fn detached(at: Ref) {
         });
     });
     if others {
-        // The relatives' progress threads have the same doorbell, and give the entries to the kernel.
+        // Wake the forked relatives. Their progress threads have the same doorbell, and move the entries to the
+        // kernel's instances.
         kernel_sockets::nudge();
     }
 }
 
-/// Gives the kernel the entries of connections that have left their VIs. The relative that did the fallback may have
-/// been killed before it notified the set.
+/// Moves the entries of connections that have left their VIs to the kernel's instances. Such entries may be left if
+/// a forked relative did the fallback and was killed before it notified the set.
 pub(crate) fn look_for_gone() {
     let mut gone: Vec<Ref> = Vec::new();
     each_in_use(|_, set| {
@@ -329,13 +333,14 @@ pub(crate) fn look_for_gone() {
     gone.into_iter().for_each(detached);
 }
 
-/// Queues the entries of a VI whose events may have been missed. A process may write invalid values into the segment.
+/// Queues the entries of the connection on `vi`, whose events may have been missed. If the segment is suspect, a
+/// process may have written invalid values there.
 pub(crate) fn untold(pair: &Pair, vi: u32) {
     let suspect = pair.suspect.load(Ordering::Relaxed);
     each_in_use(|_, set| set.with(|inner| inner.untold(pair, vi, suspect)));
 }
 
-/// Removes the entries of a connection whose last descriptor in this process is closed.
+/// Removes the entries of a connection. Called when this process has closed its last descriptor of the connection.
 pub(crate) fn conn_closed(at: Ref) {
     each(|set| {
         if set.is_empty() {
@@ -358,12 +363,12 @@ pub(crate) fn conn_closed(at: Ref) {
     });
 }
 
-/// Returns true if a connection is in an instance of this process.
+/// Returns true if the connection is in an epoll instance of this process.
 pub(crate) fn has_entry(at: Ref) -> bool {
     any_of(at, |entry| entry.registered)
 }
 
-/// Returns true while an entry of a connection has not moved to the kernel's instance.
+/// Returns true while a set has an entry of the connection that is not in the kernel's instance.
 pub(crate) fn has_attached(at: Ref) -> bool {
     any_of(at, |entry| entry.attached)
 }
@@ -376,8 +381,8 @@ fn any_of(at: Ref, holds: impl Fn(&Entry) -> bool) -> bool {
     found
 }
 
-/// Moves entries of a connection on TCP to the next generation of its record. The entries stay in the kernel's
-/// instances.
+/// Moves the entries of a connection on TCP to the next generation of its record. The kernel's instances do not
+/// change.
 pub(crate) fn follow(old: Ref, new: Ref) {
     each(|set| {
         set.with(|inner| {
@@ -388,7 +393,7 @@ pub(crate) fn follow(old: Ref, new: Ref) {
     });
 }
 
-/// Returns true if a connection is in an instance that is itself waited on. Such a connection stays on TCP.
+/// Returns true if the connection is in an epoll instance with [`Set::nested`]. Such a connection stays on TCP.
 pub(crate) fn is_nested(at: Ref) -> bool {
     let mut found = false;
     if NESTED.load(Ordering::Acquire) != 0 {

@@ -1,13 +1,13 @@
-//! Keeps an order among events that come from the VIs and from the kernel's instance at once.
+//! Keeps an order between events from VIs and events from the kernel's epoll instance.
 //!
-//! Each source gives its events in the order in which they became ready. The order between the sources is unknown. A
-//! connection that moves from one source to the other must neither overtake its neighbours nor fall behind them.
-//! Programs that serve many similar connections rely on turns, as libzmq's sockets do. So events that one wait has
-//! reported keep their order in the next wait.
+//! Each source reports its events in the order in which they became ready. The order between the sources is
+//! unknown. A connection that moves from one source to the other must neither overtake its neighbours nor fall
+//! behind them. Programs with many similar connections, such as programs with libzmq, rely on turns. So events that
+//! one wait has reported keep their order in the next wait.
 
 use libc::epoll_event as Event;
 
-/// Number of events whose order is remembered.
+/// Number of events of the last wait whose order is remembered.
 const REMEMBERED: usize = 64;
 
 /// Order of the events of the last wait.
@@ -25,18 +25,20 @@ impl Default for Order {
 }
 
 impl Order {
-    /// Returns true if the kernel's instance had events in the last wait. Then the next wait asks both sources.
+    /// Returns true if the kernel's instance had events in the last wait. Then the next wait asks the kernel as
+    /// well as the VIs.
     pub(crate) fn is_mixed(&self) -> bool {
         self.is_mixed
     }
 
-    /// Returns the turn that an event with user data `data` had in the last wait.
+    /// Returns the position in the last wait of the event with user data `data`.
     fn turn(&self, data: u64) -> Option<usize> {
         self.last[..self.len].iter().position(|&other| other == data)
     }
 
-    /// Returns the queue position for an entry that comes from the kernel's instance: before entries that had a later
-    /// turn. `queue` has the user data of the queued entries.
+    /// Returns the queue position for an entry with user data `data` that comes from the kernel's instance. This is
+    /// the position of the first queued entry that had a later position in the last wait. `queue` has the user data
+    /// of the queued entries.
     pub(super) fn place(&self, data: u64, queue: impl ExactSizeIterator<Item = u64>) -> usize {
         let len = queue.len();
         let Some(turn) = self.turn(data).filter(|_| len <= REMEMBERED) else { return len };
@@ -44,19 +46,20 @@ impl Order {
         queue.into_iter().position(is_later).unwrap_or(len)
     }
 
-    /// Sorts and remembers `events`. The first `vis` events come from VIs, the others from the kernel's instance.
+    /// Sorts `events` by their positions in the last wait, and remembers the new order. The first `vis` events come
+    /// from VIs, the others from the kernel's instance.
     pub(crate) fn arrange(&mut self, events: &mut [Event], vis: usize) {
         let len = events.len().min(REMEMBERED);
         let mut reported = [Event { events: 0, u64: 0 }; REMEMBERED];
         reported[..len].copy_from_slice(&events[..len]);
         if vis > 0 && vis < events.len() {
-            // Small elements, because the program's stack may be small.
+            // Use small elements, because the program's stack may be small.
             const _: () = assert!(REMEMBERED <= u8::MAX as usize);
             let mut turns = [REMEMBERED as u8; REMEMBERED];
             for (turn, event) in turns.iter_mut().zip(&reported[..len]) {
                 *turn = self.turn(event.u64).unwrap_or(REMEMBERED) as u8;
             }
-            // Insertion sort: the events are usually nearly sorted.
+            // Use insertion sort, because the events are usually nearly sorted.
             for end in 1..len {
                 let mut i = end;
                 while i > 0 && turns[i - 1] > turns[i] {
@@ -103,7 +106,7 @@ mod tests {
         assert_eq!(place(1, &[4]), 0);
         assert_eq!(place(2, &[1, 4]), 1);
         assert_eq!(place(4, &[1, 3]), 2);
-        // Entries that were not reported have waited for longer.
+        // Entries that the last wait did not report have waited for longer.
         assert_eq!(place(1, &[8, 9]), 2);
         assert_eq!(place(7, &[1, 2]), 2);
         assert_eq!(place(1, &[4; REMEMBERED + 1]), REMEMBERED + 1);

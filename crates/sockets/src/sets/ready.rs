@@ -7,7 +7,7 @@ use crate::stream::state::EVENTS;
 use crate::table::{self, Ref};
 use sovia_sys::{call, poll};
 
-/// Checks the kernel's rules for EPOLLEXCLUSIVE.
+/// Checks a call of `epoll_ctl` by the kernel's rules for EPOLLEXCLUSIVE. `before` has the entry's earlier events.
 pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), Errno> {
     const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
     const ALLOWED: u32 = EXCLUSIVE
@@ -28,30 +28,31 @@ pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), E
 const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 
-/// Returns the events that hold for an attached connection, as far as they matter for `interest`.
+/// Returns the events that hold for a connection with a VI, as far as they matter for `interest`.
 #[inline]
 pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
     at.attached().map_or(0, |mut guard| readiness_under(&mut guard, at, fd, interest))
 }
 
-/// Like [`readiness`], for the holder of the connection's lock.
+/// Like [`readiness`], for a caller that holds the connection's lock.
 #[inline]
 pub(crate) fn readiness_under(guard: &mut Guard<'_>, at: Ref, fd: i32, interest: u32) -> u32 {
     let fd = table::current(fd, at);
     let ended = at.conn.has(EVENTS);
     let mask = moment(guard, fd, interest);
-    // The progress thread may have recorded an end meanwhile. Its events belong to the same moment.
+    // Check again if the progress thread has recorded an end meanwhile. All events of the end must be reported
+    // together.
     if !ended && at.conn.has(EVENTS) { moment(guard, fd, interest) } else { mask }
 }
 
 fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
     let mut mask = 0;
-    // First, because a connection that has ended is ready for everything.
+    // Check this first, because a connection that has ended is ready for every event.
     if guard.conn.has(EVENTS) {
-        // The kernel socket knows ends and errors that the VI does not know.
+        // The kernel socket reports ends and errors that the VI does not report.
         mask |= stream::ending::events(guard, fd) as u16 as u32;
     }
-    // Only the kernel knows urgent data and bands. The kernel is asked only for an entry that wants these events.
+    // Only the kernel knows urgent data and bands. Ask the kernel only if the entry wants these events.
     const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
     if interest & REST != 0 {
         mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;
@@ -62,8 +63,8 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
         if interest & IN != 0 {
             mask |= IN;
         }
-        // The kernel socket's FIN comes a moment after the VI's. A program may have shut the kernel socket before the
-        // connection had a VI.
+        // Check for the end on the VI as well, because the kernel socket's FIN comes a moment after the VI's. The
+        // program may also have shut the kernel socket before the connection had a VI.
         if (interest & END != 0 || has_shut)
             && (stream::is_ending(guard) || stream::ending::shows_end(guard, fd))
         {

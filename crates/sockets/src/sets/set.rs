@@ -1,4 +1,5 @@
-//! One epoll instance: adds connections, and collects the ready ones.
+//! A set, which serves one epoll instance. The set keeps the entries of connections with a VI, and collects the
+//! events of ready entries.
 
 use super::NESTED;
 use super::entries::{Entry, Inner, Lane, NONE};
@@ -14,46 +15,50 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
 
-/// User data of the doorbell's entry in the kernel's instance. The value is no valid pointer, and an unlikely number.
+/// User data of the doorbell's entry in the kernel's instance. No pointer has this value, and a program is unlikely
+/// to use this number.
 const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 
-/// User data of an entry that EPOLLONESHOT has disabled, while the kernel keeps the entry.
+/// User data of an entry that EPOLLONESHOT has disabled, while the kernel's instance has the entry.
 pub(super) const DISABLED: u64 = DOOR + 1;
 
-/// Returns true for the user data of an event that the program has not asked for.
+/// Returns true if `data` belongs to the library's own entries, whose events the program must not get.
 #[inline]
 pub(crate) fn is_own(data: u64) -> bool {
     data == DOOR || data == DISABLED
 }
 
-/// One epoll instance. After the end of the instance, the set may follow another one.
+/// Serves one epoll instance. After the end of this instance, the set may serve another one.
 #[derive(Debug)]
 pub(crate) struct Set {
-    /// Changes with each instance. Odd while the set follows one.
+    /// Changes when the set starts or stops serving an instance. Odd while the set serves an instance.
     generation: AtomicU32,
-    /// A descriptor of the instance in this process. Replaced by another one if the program closes it.
+    /// A descriptor of the epoll instance in this process. If the program closes this descriptor, another one
+    /// replaces it.
     pub(super) epfd: AtomicI32,
-    /// Number of attached connections in the set.
+    /// Number of entries that the set has instead of the kernel's instance.
     pub(crate) attached: AtomicU32,
-    /// Number of descriptors of the instance in this process.
+    /// Number of descriptors of the epoll instance in this process.
     pub(super) references: AtomicU32,
-    /// Id of the process that made the instance.
+    /// Id of the process that made the epoll instance.
     owner: AtomicI32,
-    /// Number of threads asleep in the kernel's instance. Includes those that began to sleep while the set had no
-    /// attached connection.
+    /// Number of threads asleep in the kernel's instance. Includes threads that began to sleep while `attached` was
+    /// 0.
     pub(crate) asleep: AtomicU32,
-    /// Set once another instance, poll or select waits for this one. The kernel does not see readiness in memory, so no
-    /// connection in the instance is accelerated.
+    /// Set once something outside this process's `epoll_wait` waits for the epoll instance: another instance, poll,
+    /// select or another process. These waits do not see readiness in memory, so no connection in the instance is
+    /// accelerated.
     pub(crate) nested: AtomicBool,
-    /// Set while `settled` has connections that are back on TCP.
+    /// Set while `settled` is not empty: the set must move entries of connections back on TCP to the kernel's
+    /// instance.
     pub(super) any_settled: AtomicBool,
-    /// Counts entries that have moved to the kernel's instance or from there.
+    /// Number of entries so far that have moved to the kernel's instance or from there.
     pub(crate) moved: AtomicU32,
     pub(super) inner: RobustBox<Inner, { rank::SET }>,
 }
 
 impl Set {
-    /// Returns a set that follows no instance.
+    /// Returns a set that serves no epoll instance.
     pub(super) fn new() -> Set {
         Set {
             generation: AtomicU32::new(0),
@@ -69,23 +74,24 @@ impl Set {
         }
     }
 
-    /// Returns a number that identifies the followed instance among all instances that the set has followed.
+    /// Returns a number that identifies the served epoll instance among all instances that this set has served.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Returns true while the set follows an instance.
+    /// Returns true while the set serves an epoll instance.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.generation() & 1 != 0
     }
 
-    /// Returns the process that made the instance.
+    /// Returns the id of the process that made the epoll instance.
     pub(super) fn owner(&self) -> i32 {
         self.owner.load(Ordering::Relaxed)
     }
 
-    /// Begins to follow an instance, with doorbell `door`. Returns false if the set already follows an instance.
+    /// Starts serving the epoll instance `epfd`, with doorbell `door`. Returns false if the set already serves an
+    /// instance.
     pub(super) fn open(&self, epfd: i32, door: u32) -> bool {
         !self.is_open()
             && self.with(|inner| {
@@ -101,9 +107,9 @@ impl Set {
             })
     }
 
-    /// Stops following the instance. Threads may still be inside a call on it, so the set itself stays.
+    /// Stops serving the epoll instance. The set itself stays, because threads may still be in calls on it.
     pub(super) fn close(&self) {
-        // In a forked child the ready lists still belong to the parent.
+        // Do not free ready lists in a forked child, because they belong to the parent.
         let ours = self.owner() == call::getpid();
         self.with(|inner| {
             // `take` also frees the memory of all entries.
@@ -118,7 +124,8 @@ impl Set {
         });
     }
 
-    /// Like [`Set::with`], for the instance of `generation`. Fails with EBADF if this instance has been closed.
+    /// Like [`Set::with`], for the epoll instance with generation `generation`. Fails with EBADF if this instance
+    /// has been closed.
     pub(crate) fn with_generation<R>(
         &self,
         generation: u32,
@@ -140,8 +147,8 @@ impl Set {
         self.with(|inner| inner.entries.is_empty())
     }
 
-    /// Starts to keep an entry here instead of in the kernel. Returns false if the pair has no free ready list. From
-    /// now on marks of the peer queue the entry. Events before this call do not.
+    /// Starts to keep an entry in the set instead of the kernel's instance. Returns false if the pair has no free
+    /// ready list. From now on the peer's marks queue the entry. Events before this call do not queue the entry.
     pub(crate) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { return false };
@@ -175,8 +182,8 @@ impl Set {
             twin.has_twin = true;
             inner.entries[i as usize].has_twin = true;
         }
-        // SYNC: pairs with the increment and load in `KernelSleep::begin`. Either this thread finds the other one
-        // asleep, or that thread finds the connection.
+        // SYNC: pairs with the increment and load in `KernelSleep::begin`. Either this thread finds the other
+        // thread asleep, or the other thread finds this connection.
         self.attached.fetch_add(1, Ordering::SeqCst);
         {
             if let Some(mut guard) = at.attached() {
@@ -186,8 +193,8 @@ impl Set {
         true
     }
 
-    /// Checks an entry after it was added or changed, as the kernel does. A ready entry is queued after the entries
-    /// that became ready before. Any other entry is queued once the peer marks it.
+    /// Checks an entry after it was added or changed, like the kernel does. Queues the entry if it is ready, after
+    /// entries that became ready earlier. If the entry is not ready, the peer's mark will queue it.
     fn look(&self, inner: &mut Inner, i: u32) {
         let entry = &mut inner.entries[i as usize];
         let conn = entry.at.conn;
@@ -213,7 +220,7 @@ impl Set {
             check_exclusive(op, events, before)?;
         }
         if op != libc::EPOLL_CTL_ADD && found.is_some_and(|i| !inner.entries[i as usize].attached) {
-            // The connection was attached a moment ago, and the kernel's instance still has the entry.
+            // The connection got its VI a moment ago, and the kernel's instance still has the entry.
             let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
         }
         let i = match (op, found) {
@@ -246,14 +253,14 @@ impl Set {
         Ok(0)
     }
 
-    /// Removes the calling thread from the count of sleeping threads. Returns true if no other thread sleeps. In a
-    /// child forked by a handler during the sleep, the count is already 0.
+    /// Removes the calling thread from the count of sleeping threads. Returns true if no other thread sleeps. Keeps
+    /// a count of 0, which is possible in a child forked by a signal handler during the sleep.
     pub(crate) fn count_awake(&self) -> bool {
         let sub = |n: u32| n.checked_sub(1);
         self.asleep.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sub) == Ok(1)
     }
 
-    /// Announces the sleep of a thread to the peers of all connections.
+    /// Announces a thread's sleep to the peers of all connections, so that a peer with an event rings.
     pub(crate) fn announce_sleep(&self, inner: &Inner) {
         for lane in &inner.lanes {
             lane.ready_list().rung_by(inner.door);
@@ -261,9 +268,9 @@ impl Set {
         }
     }
 
-    /// Announces the threads that still sleep in the set, and wakes one of them if there is an event. Call it after a
-    /// change of the set, or after taking the doorbell's event. A ring wakes one thread, and a peer that has rung does
-    /// not ring again until a sleep is announced.
+    /// Announces the sleep of threads that still sleep in the set. If there is an event, wakes one of them. Call it
+    /// after a change of the set, or after taking the doorbell's event. The reason is that a ring wakes one thread,
+    /// and a peer does not ring again until the next announcement.
     pub(crate) fn wake_sleeper(&self, inner: &Inner) {
         if self.asleep.load(Ordering::SeqCst) == 0 {
             return;
@@ -276,11 +283,13 @@ impl Set {
         }
     }
 
-    /// Begins to use an instance that the process has inherited. The entries here are copies.
+    /// Begins to use an epoll instance that this process has inherited. The set's entries are copies of the
+    /// parent's entries.
     pub(crate) fn catch_up(&self) {
         self.with(|inner| {
             inner.entries.iter_mut().filter(|entry| entry.attached).for_each(Entry::catch_up);
-            // Events since the fork were marked for another process.
+            // Queue all entries. For events since the fork, peers marked only the ready lists of the process that
+            // uses the instance.
             for i in 0..inner.entries.len() as u32 {
                 if inner.entries[i as usize].attached {
                     inner.enqueue(i);
@@ -289,8 +298,7 @@ impl Set {
         });
     }
 
-    /// Marks the instance as waited on from outside. Returns the attached connections, which must go back to TCP
-    /// ([`Set::nested`]).
+    /// Sets [`Set::nested`]. Returns the connections of the set's own entries, which must go back to TCP.
     pub(crate) fn nest(&self) -> Vec<(i32, Ref)> {
         if !self.nested.swap(true, Ordering::AcqRel) {
             NESTED.fetch_add(1, Ordering::AcqRel);
@@ -305,12 +313,12 @@ impl Set {
         })
     }
 
-    /// Takes the doorbell out of the kernel's instance. Call it while the set has no attached connection.
+    /// Removes the doorbell from the kernel's instance. Call it while the set has no entries of its own.
     pub(crate) fn drop_door(&self) {
         self.with(|inner| self.leave_door(inner));
     }
 
-    /// Takes the doorbell out of the kernel's instance if the set has no attached connection.
+    /// Removes the doorbell from the kernel's instance if the set has no entries of its own.
     pub(super) fn drop_idle_door(&self) {
         self.with(|inner| {
             if self.attached.load(Ordering::Acquire) == 0 {
@@ -332,8 +340,8 @@ impl Set {
         }
     }
 
-    /// Calls `settle` for each connection that is back on TCP. `settle` takes the set's lock again. Returns true if an
-    /// entry has moved to or from the kernel's instance meanwhile.
+    /// Calls `settle` for each connection that is back on TCP, without the set's lock. Returns true if an entry has
+    /// moved to or from the kernel's instance meanwhile.
     pub(crate) fn settle(&self, settle: impl Fn(Ref)) -> bool {
         if !self.any_settled.load(Ordering::Relaxed) {
             return false;
@@ -347,7 +355,7 @@ impl Set {
         self.moved.load(Ordering::Acquire) != before
     }
 
-    /// Writes ready events into `out` and returns their number.
+    /// Starts a collection: writes events of ready entries into `out`, and returns their number.
     pub(crate) fn collect(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
         inner.drain();
         inner.unvisited = inner.ready.len();
@@ -355,8 +363,8 @@ impl Set {
         self.visit(inner, out, inner.collections)
     }
 
-    /// Continues a [`Set::collect`] whose `out` was full. Skips entries that collection `number` or a later one has
-    /// reported.
+    /// Continues a [`Set::collect`] that has filled its buffer. Skips entries that collection `number` or a later
+    /// collection has reported.
     pub(crate) fn visit(&self, inner: &mut Inner, out: &mut [epoll_event], number: u64) -> usize {
         let mut n = 0;
         while inner.unvisited > 0 && n < out.len() {
@@ -373,7 +381,7 @@ impl Set {
             }
             let at = entry.at;
             if at.conn.has(flag::LEFT_TO_SETS) || !at.is_attached_here() {
-                // A forked relative may have done the fallback.
+                // The connection is back on TCP. A forked relative may have done the fallback.
                 entry.queued = false;
                 inner.settled.push(at);
                 self.any_settled.store(true, Ordering::Relaxed);
@@ -381,7 +389,7 @@ impl Set {
             }
             let mask = entry.mask();
             if at.conn.is_going_back() || !at.is_attached_here() {
-                // The fallback may have begun after the check above.
+                // The fallback to TCP may have begun after the check above.
                 inner.settled.push(at);
                 self.any_settled.store(true, Ordering::Relaxed);
             }
@@ -392,7 +400,7 @@ impl Set {
             if entry.events & libc::EPOLLONESHOT as u32 != 0 {
                 entry.armed = false;
                 if !entry.tell_copies() {
-                    // A forked relative has given the entry to the kernel, which reports the event.
+                    // A forked relative has moved the entry to the kernel's instance, which reports the event.
                     entry.queued = false;
                     continue;
                 }
@@ -404,7 +412,7 @@ impl Set {
             if entry.events & (libc::EPOLLONESHOT | libc::EPOLLET) as u32 != 0 {
                 entry.queued = false;
             } else {
-                // Level-triggered: the next collection looks at the entry again, after the others.
+                // The entry is level-triggered, so the next collection checks it again, after the other entries.
                 inner.ready.push_back(i);
             }
             if has_twin {

@@ -1,19 +1,20 @@
 //! Records which processes use an epoll instance that forked processes share.
 //!
-//! All relatives have the same kernel instance: an entry that one process adds or removes changes for all. But each
-//! process keeps its own entries in memory. So once a second process waits in an instance or changes it, all its
-//! connections go back to TCP. A child that only inherits an instance, as most do, changes nothing.
+//! All forked relatives have the same kernel instance. If one process adds or removes an entry there, the entry
+//! changes for all. But each process keeps its set's entries in its own memory. So once a second process waits in
+//! the instance or changes it, all connections in the instance go back to TCP. A child that only inherits an
+//! instance has no effect. Most children do not use inherited instances.
 
 use crate::per_engine::per_engine_tables;
 use crate::{family, members};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Users of one instance, as this process records them.
+/// Users of an epoll instance, as this process records them.
 #[derive(Debug)]
 struct Users {
-    /// Index of the users' bits in the family's memory, plus one. 0 if the instance has no bits.
+    /// Index of the instance's word of users in the family's memory, plus one. 0 if the instance has no such word.
     place: AtomicU32,
-    /// Set while this process is counted among the users.
+    /// Set while this process is recorded among the users.
     counted: AtomicBool,
 }
 
@@ -22,7 +23,7 @@ per_engine_tables! {
         [const { Users { place: AtomicU32::new(0), counted: AtomicBool::new(false) } }; super::SETS];
 }
 
-/// Records a new instance, whose only user is this process.
+/// Records a new epoll instance, whose only user is this process.
 pub(super) fn begin(index: u32) {
     let users = &USERS[index as usize];
     let take = |from: fn(&AtomicU64, u64) -> bool| {
@@ -33,14 +34,15 @@ pub(super) fn begin(index: u32) {
         })
     };
     let free = take(|_, seen| seen == 0);
-    // Bits of dead processes are free as well.
+    // If there is no free word, take a word whose users are all dead.
     let dead = |bits: &AtomicU64, seen| !members::has_me(seen) && !members::others_live(bits);
     let place = free.or_else(|| take(dead));
     users.place.store(place.map_or(0, |place| place as u32 + 1), Ordering::Release);
     users.counted.store(true, Ordering::Release);
 }
 
-/// Called after this process has closed its last descriptor of an instance.
+/// Removes this process from the users. Called after this process has closed its last descriptor of the epoll
+/// instance.
 pub(super) fn end(index: u32) {
     let users = &USERS[index as usize];
     if users.counted.swap(false, Ordering::AcqRel)
@@ -57,9 +59,9 @@ fn bits(users: &Users) -> Option<&'static AtomicU64> {
     family::set_users(place)
 }
 
-/// Records that this process uses an instance. Returns true if another process uses it too. Costs two loads of rarely
-/// written cache lines, unless another process has used the instance. `first` is called when a forked process begins to
-/// use it.
+/// Records that this process uses the epoll instance. Returns true if another process uses the instance as well.
+/// Usually costs two loads of cache lines that are rarely written, unless another process has used the instance.
+/// Calls `first` when a forked process begins to use the instance.
 #[inline]
 pub(crate) fn is_shared(index: u32, first: impl FnOnce()) -> bool {
     let users = &USERS[index as usize % super::SETS];
@@ -72,20 +74,20 @@ pub(crate) fn is_shared(index: u32, first: impl FnOnce()) -> bool {
     bits.load(Ordering::Acquire) != members::only_me() && members::others_live(bits)
 }
 
-/// Returns true if this process and another one use an instance.
+/// Returns true if this process and another process use the epoll instance.
 pub(crate) fn is_shared_by_users(index: u32) -> bool {
     let users = &USERS[index as usize % super::SETS];
     users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(members::others_live)
 }
 
-/// Returns true if other processes use an instance that this process has inherited and does not use. Then the others
-/// decide which entries the kernel gets: they know the changes since the fork.
+/// Returns true if this process has inherited the epoll instance and only other processes use it. Then those
+/// processes decide which entries the kernel gets, because they know the changes since the fork.
 pub(super) fn is_others(index: u32) -> bool {
     let users = &USERS[index as usize % super::SETS];
     !users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(members::others_live)
 }
 
-/// Resets the count in a forked child, which has not used the instance yet.
+/// Records that a forked child has not used the epoll instance yet.
 pub(super) fn forked(index: u32) {
     let users = &USERS[index as usize];
     if users.counted.load(Ordering::Relaxed) {
