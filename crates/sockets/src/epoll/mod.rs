@@ -1,9 +1,9 @@
-//! epoll over kernel descriptors and VIs at once.
+//! epoll for descriptors that the kernel serves, and for VIs.
 //!
-//! The program's epoll instance is a real one, and contains everything except attached connections. Sovia keeps the
-//! attached connections itself (`sets`), so a change of their events costs no system call. The kernel's instance
-//! contains the set's doorbell, which wakes a sleeping thread. The doorbell is edge-triggered, so no read is needed
-//! after a ring.
+//! The program's epoll instance is an instance of the kernel. The kernel's instance contains all entries except
+//! those of connections with a VI. The set keeps these entries (`sets`), so a change of their events costs no
+//! system call. The kernel's instance also contains the set's doorbell, which wakes a sleeping thread. The doorbell
+//! is edge-triggered, so a thread need not read it after a ring.
 
 mod wait;
 
@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering;
 /// An epoll event as the program sees it.
 pub use libc::epoll_event as Event;
 
-/// Returns true if `epoll_wait` on the instance needs Sovia, because attached connections are in the set.
+/// Returns true if `epoll_wait` on the instance needs Sovia, because connections in the instance have VIs.
 #[inline]
 pub fn is_ours(index: u32) -> bool {
     let Some(set) = sets::get(index) else { return false };
@@ -27,7 +27,7 @@ pub fn is_ours(index: u32) -> bool {
     set.attached.load(Ordering::Acquire) != 0
 }
 
-/// `epoll_ctl` for an instance that is followed. `kernel` makes the real call.
+/// Does `epoll_ctl` for an instance that a set serves. `kernel` makes the program's own call.
 pub fn control(
     index: u32,
     op: i32,
@@ -47,7 +47,7 @@ pub fn control(
             return kernel();
         }
         table::Entry::Private => return Err(libc::EBADF),
-        // A stream socket may join before it connects.
+        // A stream socket may be added before it connects.
         table::Entry::Foreign if op == libc::EPOLL_CTL_ADD && ops::opening(fd) => {
             match table::conn(fd) {
                 Some(at) => at,
@@ -61,20 +61,20 @@ pub fn control(
         fallback::now(fd, at, Cause::Set);
     }
     if at.conn.phase() == Phase::Plain {
-        // The kernel's instance must report this connection, and could not report a VI. So no rendezvous follows.
+        // The kernel's instance must report this connection, and cannot report a VI. So prevent another rendezvous.
         at.conn.again.store(0, Ordering::Relaxed);
         if set.attached.load(Ordering::Acquire) != 0 {
-            // A forked relative without knowledge of an entry here may have moved the connection back.
+            // A forked relative may have moved the connection back to TCP without knowing of an entry in this set.
             fallback::settle_in_sets(at);
         }
         return kernel();
     }
-    // The lock is held during the test of the phase and during the kernel's call. So no thread can attach the
-    // connection in between, which would put the entry in both places or in none.
+    // Hold the set's lock during the check of the phase and during the kernel's call. So no thread can make a VI
+    // for the connection in between. The entry would then be in both places or in neither.
     let mut kernel = Some(kernel);
     let result = set.with_generation(generation, |inner| match at.conn.phase() {
-        // The descriptor is a relay's socket by now, or is about to be one. Or the kernel reports the connection, which
-        // must stay on its VI.
+        // Either the descriptor is a relay's socket by now, or is about to be one. Or the kernel must report the
+        // connection, although the connection stays on its VI.
         Phase::Attached if at.conn.has(flag::RELAYED | flag::LEFT_TO_SETS) || nested => {
             match kernel.take() {
                 Some(kernel) => kernel(),
@@ -99,12 +99,12 @@ pub fn control(
         }
     });
     if at.conn.phase() == Phase::Attached {
-        // A relative that waits in the instance needs this process's progress thread, which gives the entries to the
-        // kernel.
+        // Start the progress thread if it is missing. A forked relative that waits in the instance needs it,
+        // because it moves the entries to the kernel's instance.
         kernel_sockets::ensure_for_a_look();
     }
     match (result.flatten(), kernel) {
-        // The pair has no free ready list, so the kernel's instance serves the connection.
+        // The pair has no free ready list, so move the connection to TCP, and let the kernel's instance serve it.
         (Err(libc::ENOSPC), Some(kernel)) => {
             fallback::now(fd, at, Cause::Call);
             kernel()
@@ -113,24 +113,25 @@ pub fn control(
     }
 }
 
-/// Records that the caller uses the instance. If another process uses it too, all entries move to the kernel.
+/// Records that this process uses the instance. If another process uses it as well, moves all connections in it to
+/// TCP.
 #[inline]
 fn share(index: u32, set: &Set) {
     if sets::is_shared(index, || set.catch_up()) && !set.nested.load(Ordering::Acquire) {
         make_nested(set);
-        // The other process must give its entries in the instance to the kernel as well.
+        // Wake the other process's progress thread, which must also move its entries to the kernel's instance.
         kernel_sockets::nudge();
     }
 }
 
-/// Gives the kernel this process's entries in instances that a forked relative has begun to use. Called by the progress
-/// thread, because the program may not use its instance for a long time.
+/// Moves this process's entries to the kernel, in instances that a forked relative has begun to use. Called by the
+/// progress thread, because the program itself may not use the instance for a long time.
 pub(crate) fn leave_shared() {
     sets::each_with_index(|index, set| {
         let is_used = set.attached.load(Ordering::Acquire) != 0;
         let is_nested = set.nested.load(Ordering::Acquire);
         if is_used && !is_nested && sets::is_shared_by_users(index) {
-            // Does not wait for the other processes: they may wait for this thread.
+            // Do not wait for the other processes, because they may wait for this thread.
             for (fd, at) in set.nest() {
                 fallback::soon(fd, at, Cause::Set);
             }
@@ -140,14 +141,14 @@ pub(crate) fn leave_shared() {
     });
 }
 
-/// Called when poll or select waits for the instance.
+/// Moves the connections in the instance to TCP. Called when poll or select waits for the instance.
 pub fn polled(index: u32) {
     if let Some(set) = sets::get(index) {
         make_nested(set);
     }
 }
 
-/// Marks the instance as waited on from outside, and moves all its connections back to TCP.
+/// Sets [`Set::nested`], and moves all connections in the epoll instance back to TCP.
 fn make_nested(set: &Set) {
     for (fd, at) in set.nest() {
         fallback::now(fd, at, Cause::Set);

@@ -1,4 +1,5 @@
-//! epoll_wait: collects the VIs' events, and often enough the kernel's. Then it spins, and then it sleeps.
+//! epoll_wait: collects events of VIs, and regularly events from the kernel. If there are no events, spins, then
+//! sleeps.
 
 use super::Event;
 use crate::pair::{ReadyList, bells};
@@ -13,12 +14,12 @@ use sovia_signal::interrupt::Moment;
 use sovia_sys::{clock, poll};
 use std::sync::Arc;
 
-/// Longest interval in nanoseconds between two looks at the kernel's instance, even if the VIs always have events.
+/// Longest interval in nanoseconds between two checks of the kernel's instance, even if VIs always have events.
 const KERNEL_NS: u64 = 10_000;
-/// Largest number of calls between two looks at the kernel's instance.
+/// Largest number of rounds between two checks of the kernel's instance.
 const KERNEL_EVERY: u32 = 32;
 
-/// `epoll_wait` and its variants. `timeout` is in nanoseconds; `None` waits for ever.
+/// Does `epoll_wait` and its variants. `timeout` is in nanoseconds; `None` means no limit.
 pub fn wait(
     index: u32,
     out: &mut [Event],
@@ -35,14 +36,14 @@ pub fn wait(
     result
 }
 
-/// A sleep in the program's own call, on an instance without attached connections.
+/// A sleep in the program's own call, on an instance in which no connection has a VI.
 #[derive(Debug)]
 #[must_use = "its end must be counted"]
 pub struct KernelSleep(&'static Set);
 
 impl KernelSleep {
-    /// Counts the calling thread as sleeping in an instance. Returns `None` if the instance has attached connections:
-    /// then the program's call must become [`wait`].
+    /// Counts the calling thread as sleeping in an instance. Returns `None` if a connection in the instance has a
+    /// VI. Then the program must call [`wait`] instead of the kernel.
     pub fn begin(index: u32) -> Option<KernelSleep> {
         let set = get(index)?;
         // SYNC: pairs with `Set::take_in`. Either `take_in` finds this thread asleep, or this thread finds the
@@ -56,28 +57,29 @@ impl KernelSleep {
         None
     }
 
-    /// Ends the sleep. Not done by `drop`, because a cancelled thread leaves the call without it.
+    /// Ends the sleep. This is not done by `drop`, because a cancelled thread may leave the call without running
+    /// `drop`.
     pub fn end(self) {
         self.0.count_awake();
     }
 }
 
-/// Remembers the order of events that the program's own call has reported, on an instance without attached connections.
+/// Remembers the order of events that the program's own call has reported. No connection in the instance has a VI.
 pub fn note_order(index: u32, events: &mut [Event]) {
     if let Some(set) = get(index) {
         set.with(|inner| inner.order.arrange(events, 0));
     }
 }
 
-/// Wakes another thread that sleeps in the instance, if there is an event. Call it after taking an event of the
-/// library's own ([`filter`]), which could have woken the other thread.
+/// Wakes another thread that sleeps in the instance, if there is an event. Call it after [`filter`] has removed an
+/// event of the library's own, because this event could have woken the other thread.
 pub fn pass_on(index: u32) {
     if let Some(set) = get(index) {
         set.with(|inner| set.wake_sleeper(inner));
     }
 }
 
-/// Implements [`wait`] for `set`. Sets `has_rung` once an event of the library's own has been taken.
+/// Implements [`wait`] for `set`. Sets `has_rung` once the wait has taken an event of the library's own.
 fn wait_in(
     set: &Set,
     out: &mut [Event],
@@ -91,7 +93,7 @@ fn wait_in(
     let since = Moment::under(mask);
     let mut deadline = None;
     let mut inside = None;
-    // Read again only after time has passed: a look at the clock costs as much as a collection.
+    // Read the clock again only after time has passed, because this costs as much as a collection.
     let mut now = clock::now_ns();
     let mut again = false;
     loop {
@@ -108,15 +110,15 @@ fn wait_in(
                     inner.looks_at_kernel(now);
                     inner.kernel_first = !inner.kernel_first;
                 }
-                // Neither source may starve the other: at every second look, half the places are for the kernel's
-                // events.
+                // Neither source may starve the other. So every second check reserves half of the places for the
+                // kernel's events.
                 let places = if due && inner.kernel_first { out.len() / 2 } else { out.len() };
                 let n = set.collect(inner, &mut out[..places]);
                 if n == out.len() {
-                    // The VIs' events have filled all places, so the next look at the kernel comes earlier.
+                    // The VIs' events have filled all places, so check the kernel's instance earlier.
                     inner.rounds += KERNEL_EVERY / 4;
                 }
-                // Earlier than due, if no event of a VI has to wait for the look.
+                // Check the kernel early if no VI has an event that would have to wait.
                 let early = !due && n == 0 && unseen >= KERNEL_NS / 2;
                 if early {
                     inner.looks_at_kernel(now);
@@ -132,7 +134,7 @@ fn wait_in(
             })?;
         set.settle(fallback::settle_in_sets);
         if n > 0 || look {
-            // Both sources may report an event of a connection that has just moved.
+            // Both sources may report an event of a connection that has just moved between them.
             let merge_if_moved = |events: &mut [Event], n| {
                 let has_moved = set.moved.load(Ordering::Acquire) != moved;
                 if has_moved { merge(events, n) } else { events.len() }
@@ -145,7 +147,8 @@ fn wait_in(
                 n = merge_if_moved(&mut out[..n + more], n);
             }
             if vis == places && n < out.len() {
-                // The kernel's instance has left places free. Another thread may have collected meanwhile.
+                // Fill the places that the kernel's events have left free. Another thread may have collected events
+                // meanwhile.
                 let rest = &mut out[n..];
                 let visit = |inner: &mut _| set.visit(inner, rest, number);
                 let more = set.with_generation(generation, visit).unwrap_or(0);
@@ -159,7 +162,7 @@ fn wait_in(
             if n == 0 {
                 n = collect(out)?;
                 if set.settle(fallback::settle_in_sets) && n == 0 {
-                    // The kernel now reports these connections.
+                    // The kernel reports these connections from now on, so ask again.
                     continue;
                 }
             }
@@ -201,16 +204,16 @@ fn wait_in(
     }
 }
 
-/// Result of one wait.
+/// Result of [`Set::spin_or_sleep`].
 enum Waited {
-    /// A VI has an event, after so short a time that the clock need not be read.
+    /// A VI had an event after so short a time that the clock need not be read.
     Moment,
-    /// Number of events from the kernel's instance. If 0: a VI has an event, or a sleep has ended.
+    /// Number of events from the kernel's instance. 0 if a VI has an event, or a sleep has ended.
     Long(usize),
 }
 
-/// Merges each event from position `n` on into an earlier event with the same user data. Returns the number of events
-/// left.
+/// Merges each event from position `n` on into an earlier event with the same user data, if there is one. Returns
+/// the number of events left.
 fn merge(events: &mut [Event], n: usize) -> usize {
     let mut end = n;
     for i in n..events.len() {
@@ -227,7 +230,7 @@ fn merge(events: &mut [Event], n: usize) -> usize {
 }
 
 impl Set {
-    /// Collects the kernel's events without waiting. Removes the doorbell's event and records it in `has_rung`.
+    /// Collects the kernel's events without waiting. Removes the library's own events, and then sets `has_rung`.
     fn kernel(
         &self,
         out: &mut [Event],
@@ -239,16 +242,16 @@ impl Set {
             let n = poll::epoll_wait(self.epfd(), out, Some(0), mask).map_err(errno)?;
             let kept = filter(&mut out[..n], before);
             *has_rung |= kept < n;
-            // The doorbell may have taken the only place. Its event is an edge, so the next look finds the other
-            // events.
+            // Ask again if the doorbell took the only place. The doorbell's event is an edge and does not come
+            // again, so the kernel now reports other events.
             if kept > 0 || n < out.len() {
                 return Ok(kept);
             }
         }
     }
 
-    /// Waits once. `inside` records that the thread waits in system calls. `has_rung` records that an event of the
-    /// library's own has been taken.
+    /// Waits once. Sets `inside` before the thread first waits in system calls. Sets `has_rung` if the wait has
+    /// taken an event of the library's own.
     fn spin_or_sleep(
         &self,
         out: &mut [Event],
@@ -259,8 +262,8 @@ impl Set {
         has_rung: &mut bool,
     ) -> Result<Waited, Errno> {
         combine::before_waiting();
-        // Remembers up to 16 ready lists, which are nearly always all. The lists stay mapped even if another thread
-        // closes the instance.
+        // Remember up to 16 ready lists, which are nearly always all. `waits` keeps the lists mapped even if
+        // another thread closes the instance.
         let waits = crate::wait::begin();
         let mut ready_lists: [Option<NonNull<ReadyList>>; 16] = [None; 16];
         let (count, worth) = self.with(|inner| {
@@ -313,7 +316,8 @@ impl Set {
             })
         };
         self.with(|inner| {
-            // Under the lock: another thread that begins to sleep announces its sleep before this or after this.
+            // Do this under the lock, so that it comes before or after another thread's announcement of its sleep,
+            // not in between.
             if self.count_awake() {
                 for lane in &inner.lanes {
                     lane.ready_list().awake();
@@ -325,8 +329,8 @@ impl Set {
     }
 }
 
-/// Removes the library's own events from the kernel's report. Returns the number of events left. If none is left,
-/// restores the first place to `before`: a program may use it in its next `epoll_ctl`.
+/// Removes the library's own events from the kernel's events. Returns the number of events left. If none is left,
+/// restores `before` to the first place, because a program may use this memory in its next `epoll_ctl`.
 pub fn filter(events: &mut [Event], before: Option<Event>) -> usize {
     let mut kept = 0;
     for i in 0..events.len() {
