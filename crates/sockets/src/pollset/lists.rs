@@ -1,4 +1,4 @@
-//! Splits the descriptors of one call into accelerated connections and those that the kernel serves.
+//! Splits the descriptors of one call into accelerated connections and descriptors that the kernel serves.
 
 use super::{By, attached};
 use crate::table::{self, Ref};
@@ -6,22 +6,22 @@ use crate::{Outcome, errno, sets};
 use smallvec::SmallVec;
 use sovia_sys::poll::{self, PollFd};
 
-/// Number of accelerated connections, and of descriptors, whose lists need no heap memory. Small, because a call may
-/// have little stack.
+/// Number of accelerated connections that need no heap memory in a list. Small, because the program may have little
+/// stack.
 pub(super) const FEW_OURS: usize = 3;
 const FEW: usize = 8;
 
-/// Replaces a descriptor in the kernel's list: Sovia serves the connection.
+/// Replaces a descriptor in the kernel's list if Sovia serves the connection.
 const OURS: i32 = -1;
-/// Replaces a descriptor in the kernel's list: the kernel has an event for it that the call does not report. The kernel
-/// would report the event again at once.
+/// Replaces a descriptor in the kernel's list after the kernel has reported an event that the call does not report.
+/// If the descriptor stayed, the kernel would report the event again at once.
 const UNREPORTED: i32 = -2;
 
-/// The program's list, and its division.
+/// The program's list of descriptors, and the two lists made from it.
 pub(super) struct Lists<'p> {
     fds: &'p mut [PollFd],
     by: By,
-    /// Number of times that the kernel has been asked, or that the call has waited without the kernel.
+    /// Number of times that the call has asked the kernel. Also counts a wait that did not ask the kernel.
     asked: u32,
     /// Accelerated connections, with their positions in the program's list.
     ours: SmallVec<[(usize, Ref); FEW_OURS]>,
@@ -33,7 +33,7 @@ impl<'p> Lists<'p> {
     pub(super) fn new(fds: &'p mut [PollFd], by: By, has_waited: bool) -> Lists<'p> {
         let ours: SmallVec<[_; FEW_OURS]> =
             fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
-        // The program may not have cleared the results of its last call.
+        // Clear `revents`, because the program may not have cleared the results of its last call.
         let mut kernel: SmallVec<[_; FEW]> =
             fds.iter().map(|p| PollFd { revents: 0, ..*p }).collect();
         for &(i, _) in &ours {
@@ -42,13 +42,14 @@ impl<'p> Lists<'p> {
         Lists { fds, by, asked: u32::from(has_waited), ours, kernel }
     }
 
-    /// Returns the accelerated connections. Some may have left their VIs meanwhile.
+    /// Returns the connections that were accelerated at the begin of the call. Some may have left their VIs
+    /// meanwhile.
     pub(super) fn ours(&self) -> impl ExactSizeIterator<Item = Ref> + '_ {
         self.ours.iter().map(|&(_, at)| at)
     }
 
-    /// Gives the kernel the connections that are back on TCP, are at a relay, or whose numbers the program has closed.
-    /// Each look uses the file that a number means at that moment.
+    /// Moves connections to the kernel's list that are back on TCP or at a relay, or whose descriptors the program
+    /// has closed. Each later check uses the file that the descriptor number means at that time.
     fn settle(&mut self) {
         for &(i, at) in &self.ours {
             crate::fallback::settle(at);
@@ -58,12 +59,12 @@ impl<'p> Lists<'p> {
         }
     }
 
-    /// Returns true if the kernel serves none of the descriptors.
+    /// Returns true if Sovia serves all of the descriptors.
     pub(super) fn are_all_ours(&self) -> bool {
         self.kernel.iter().all(|p| p.fd < 0)
     }
 
-    /// Returns true if a connection has left its VI since the last [`look`](Self::look), so that the kernel must be
+    /// Returns true if a connection has left its VI since the last [`look`](Self::look). Then the kernel must be
     /// asked.
     pub(super) fn any_has_left(&self) -> bool {
         self.ours.iter().any(|&(i, at)| self.has_left(i, at))
@@ -73,7 +74,7 @@ impl<'p> Lists<'p> {
         self.kernel[i].fd == OURS && (!at.is_attached_here() || !table::refers(self.fds[i].fd, at))
     }
 
-    /// Sets `revents` of the accelerated connections, after `settle`. Returns the number of connections with events.
+    /// Checks the accelerated connections and sets their `revents`. Returns the number of connections with events.
     pub(super) fn look(&mut self) -> usize {
         self.settle();
         let mut n = 0;
@@ -87,13 +88,13 @@ impl<'p> Lists<'p> {
         n
     }
 
-    /// Asks the kernel, without waiting.
+    /// Asks the kernel for events of its descriptors, without waiting.
     pub(super) fn ask_kernel(&mut self, mask: Option<&libc::sigset_t>) -> Outcome {
         poll::ppoll(self.kernel(), Some(0), mask).map_err(errno)
     }
 
-    /// Like [`Self::ask_kernel`], with the thread's own signal mask, so that the call lets no further signal in. A
-    /// signal that comes nevertheless does not interrupt the look: EINTR means that no descriptor was ready.
+    /// Like [`Self::ask_kernel`], but keeps the thread's own signal mask, so that the program's mask lets no signal
+    /// in. A signal that comes nevertheless is ignored: EINTR means that no descriptor was ready.
     pub(super) fn ask_kernel_under_own_mask(&mut self) -> Outcome {
         match self.ask_kernel(None) {
             Err(libc::EINTR) => Ok(0),
@@ -101,8 +102,8 @@ impl<'p> Lists<'p> {
         }
     }
 
-    /// Reports the `n` connections that have just been found ready. Also reports descriptors that the kernel found
-    /// ready before them.
+    /// Returns the result of the call after [`look`](Self::look) has found `n` ready connections. Also asks the
+    /// kernel for ready descriptors.
     pub(super) fn report(&mut self, n: usize) -> Outcome {
         if !self.are_all_ours() {
             self.ask_kernel_under_own_mask()?;
@@ -110,15 +111,16 @@ impl<'p> Lists<'p> {
         Ok(n + self.merge())
     }
 
-    /// Asks the kernel by `ask` for one more descriptor. This descriptor replaces an unused entry, because the kernel
-    /// might refuse a list longer than the program's. Returns the kernel's answer, and true if this descriptor is
+    /// Asks the kernel by `ask`, with `one_more` in the list. `one_more` replaces an unused entry, because the
+    /// kernel might refuse a list longer than the program's. Returns the kernel's answer, and true if `one_more` is
     /// ready.
     pub(super) fn ask_kernel_with(
         &mut self,
         one_more: PollFd,
         ask: impl FnOnce(&mut [PollFd]) -> Outcome,
     ) -> (Outcome, bool) {
-        // Without an unused entry, all connections have left their VIs, and no peer rings.
+        // Without an unused entry, all connections have left their VIs. Then no peer rings, so `one_more` is not
+        // needed.
         let place = self.kernel.iter().position(|p| p.fd < 0);
         let instead = place.map(|i| (i, core::mem::replace(&mut self.kernel[i], one_more)));
         let outcome = ask(self.kernel());
@@ -127,7 +129,7 @@ impl<'p> Lists<'p> {
         (outcome, is_ready)
     }
 
-    /// Returns the list for a question to the kernel.
+    /// Returns the kernel's list, and counts a question to the kernel.
     pub(super) fn kernel(&mut self) -> &mut [PollFd] {
         self.asked = self.asked.saturating_add(1);
         &mut self.kernel
@@ -143,7 +145,7 @@ impl<'p> Lists<'p> {
                     && self.by == By::Select
                     && (self.asked > 1 || self.ours.iter().any(|&(ours, _)| ours == i))
                 {
-                    // Closed after the call began.
+                    // Report a descriptor that was closed after the call began as ready.
                     to.revents = to.events;
                 }
                 n += usize::from(to.revents != 0);

@@ -1,8 +1,9 @@
-//! poll and select over kernel descriptors and VIs at once.
+//! poll and select for descriptors that the kernel serves, and for VIs.
 //!
-//! Nothing is registered between two calls, so each call looks at all its descriptors, as the kernel does. To sleep, a
-//! call borrows one of the process's sleepers. A sleeper is a ready list with an epoll instance of its own, which
-//! contains a doorbell, edge-triggered. The kernel's poll waits for this instance beside the program's descriptors.
+//! Nothing stays registered between two calls, so each call checks all its descriptors, like in the kernel. To
+//! sleep, a call borrows one of the process's sleepers. A sleeper has a ready list in each pair, and an epoll
+//! instance with a doorbell, edge-triggered. The call asks the kernel to poll this instance together with the
+//! program's descriptors.
 
 mod lists;
 mod sleeper;
@@ -25,30 +26,30 @@ use sovia_sync::presence::Present;
 use sovia_sys::clock;
 use sovia_sys::poll::PollFd;
 
-/// Interval in nanoseconds at which a spin asks the kernel.
+/// Interval in nanoseconds at which a spinning call asks the kernel.
 const KERNEL_NS: u64 = 8_000;
 
-/// Connections that must continue to receive on TCP while the kernel waits for their bytes. Otherwise another thread
-/// could attach them meanwhile, and the kernel would not report bytes on the VI.
+/// Keeps connections from receiving on a VI while the kernel waits for their bytes. Without this, another thread
+/// could make a VI for a connection meanwhile, and the kernel would not report bytes on the VI.
 #[derive(Debug, Default)]
 pub struct OnTcp {
     readers: SmallVec<[Present<'static>; lists::FEW_OURS]>,
 }
 
 impl OnTcp {
-    /// Keeps a connection on TCP if it is not yet accelerated and `events` include its bytes.
+    /// Keeps the connection on TCP if it is not yet accelerated and `events` ask for its bytes.
     fn keep(&mut self, at: Ref, events: i16) {
         let is_wanted = events & (libc::POLLIN | libc::POLLRDNORM) != 0;
         if is_wanted && at.conn.phase() == Phase::Candidate {
-            // A list may contain a connection twice. If a thread leaves by `longjmp`, its next receive repairs the
-            // count.
+            // A list may contain a connection twice, so do not enter as the only user. If a thread leaves by
+            // `longjmp`, its next receive repairs the count.
             self.readers.push(at.conn.rx_pins.enter(false));
         }
     }
 }
 
-/// Prepares the kernel's wait for the descriptors. Returns `None` if one of them is an attached connection. An epoll
-/// instance among them counts as waited on from outside from now on.
+/// Prepares the kernel's wait for `fds`. Returns `None` if one of them is a connection with a VI. Moves the
+/// connections in epoll instances among `fds` to TCP.
 pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
     let mut on_tcp = OnTcp::default();
     let mut ours = false;
@@ -58,7 +59,8 @@ pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
             table::Entry::Epoll(index) => epoll::polled(index),
             table::Entry::Conn(_) => {
                 if let Some(at) = table::conn(p.fd) {
-                    // In this order: a connection that has just got its VI is then seen as attached.
+                    // Keep the connection first and check it afterwards. So a connection that has just got its VI
+                    // is not missed.
                     on_tcp.keep(at, p.events);
                     ours |= at.is_attached_here();
                 }
@@ -72,13 +74,13 @@ fn attached(fd: i32) -> Option<Ref> {
     table::conn(fd).filter(|at| at.conn.is_attached_here())
 }
 
-/// Call that waits for descriptors. The two calls report different events.
+/// The program's call that waits for descriptors. The calls report different events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// poll(2): always reports ends, errors and closed descriptors.
     Poll,
     /// select(2), "Correspondence between select() and poll()": reports ends and errors only in the sets that show
-    /// them. A descriptor that is closed during the wait shows in every set that has it. POLLNVAL means that the
+    /// them. A descriptor that is closed during the wait is reported in each of its sets. POLLNVAL means that the
     /// descriptor was closed before the call.
     Select,
 }
@@ -96,7 +98,7 @@ impl By {
     }
 }
 
-/// `ppoll`, and `pselect` by a list. `timeout` is in nanoseconds; `None` waits for ever.
+/// Does `ppoll`, and `pselect` for a list of descriptors. `timeout` is in nanoseconds; `None` means no limit.
 pub fn wait(
     fds: &mut [PollFd],
     by: By,
@@ -114,7 +116,7 @@ pub fn wait(
     {
         return result;
     }
-    // Before the list of attached connections is made, as in `for_kernel`.
+    // Keep connections on TCP before the list of connections with a VI is made, like in `for_kernel`.
     let mut on_tcp = OnTcp::default();
     for p in fds.iter() {
         if let Some(at) = table::conn(p.fd) {
@@ -156,7 +158,7 @@ pub fn wait(
             }
             let mut n = lists.merge();
             if n == 0 && !only_ours {
-                // A false alarm must not starve the kernel's descriptors: some may be ready.
+                // Ask the kernel after a false alarm, because some of its descriptors may be ready.
                 lists.ask_kernel_under_own_mask()?;
                 n = lists.merge();
             }
@@ -183,11 +185,11 @@ pub fn wait(
     }
 }
 
-/// Spins while spinning pays. Returns true if an event was found. Events from the kernel are then in the lists. Not
-/// inlined: its stack frame is free again while the caller sleeps.
+/// Spins as long as this pays. Returns true if an event was found. Events from the kernel are then in `lists`. Not
+/// inlined, so that this function's stack frame is free while the caller sleeps.
 #[inline(never)]
 fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool), Errno> {
-    // With a mask a signal may come in, even if the kernel serves no descriptor.
+    // With a signal mask, ask the kernel even if it serves no descriptor, because the mask may let a signal in.
     let asks = mask.is_some() || !lists.are_all_ours();
     let waits = wait::begin();
     let mut watches: SmallVec<[Watch<'_>; lists::FEW_OURS]> = SmallVec::new();
@@ -220,9 +222,9 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
     from_kernel.map(|_| (spin, found))
 }
 
-/// Waits for one connection and one direction. The call sleeps like a receive or a send, on the direction's futex word,
-/// with one system call. Returns `None` if the call is not of this kind, or is not any more. Sets `has_waited` if the
-/// call has waited.
+/// Waits for one direction of one connection. The call sleeps on the direction's futex word, like a receive or a
+/// send, with one system call. Returns `None` if the call asks for other events, or if the connection has left its
+/// VI or was closed. Sets `has_waited` if the call has waited.
 fn wait_for_one(
     one: &mut PollFd,
     by: By,

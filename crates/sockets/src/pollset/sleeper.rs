@@ -1,4 +1,4 @@
-//! The process's sleepers. Each lets one call at a time sleep for VIs in the kernel's poll.
+//! The process's sleepers. A sleeper lets one call at a time sleep in the kernel's poll until a VI has an event.
 
 use super::lists::Lists;
 use crate::pair::{self, Pair};
@@ -13,23 +13,23 @@ use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{call, clock};
 use std::sync::Arc;
 
-/// Number of calls that can sleep with a sleeper at once. Further calls sleep in short steps.
+/// Number of calls that can sleep with a sleeper at the same time. Further calls sleep in short steps.
 const SLEEPERS: usize = 16;
 /// Value of `used` in a free sleeper.
 const FREE: u32 = 0;
-/// Length of a short step, in nanoseconds.
+/// Length of a short sleep without a sleeper, in nanoseconds.
 const STEP_NS: u64 = 1_000_000;
 
 struct Sleeper {
-    /// Thread that sleeps with this sleeper, as a [`User::word`], or [`FREE`].
+    /// Thread that uses this sleeper, as a [`User::word`], or [`FREE`].
     used: AtomicU32,
     epfd: AtomicI32,
-    /// Process that the epoll instance belongs to.
+    /// Process to which the epoll instance belongs.
     owner: AtomicI32,
     lanes: UnsafeCell<Vec<(Arc<Pair>, u32)>>,
 }
 
-// SAFETY: only the thread that has set `used` accesses `lanes`.
+// SAFETY: only the thread named in `used` accesses `lanes`.
 unsafe impl Sync for Sleeper {}
 
 per_engine! {
@@ -43,17 +43,17 @@ per_engine! {
     }; SLEEPERS];
 }
 
-/// Conditions of a sleep.
+/// Conditions that end a sleep.
 pub(super) struct Terms<'a> {
-    /// Time at which the call gives up.
+    /// Time at which the call must give up; `None`: never.
     pub(super) until: Option<u64>,
     pub(super) mask: Option<&'a libc::sigset_t>,
-    /// Time since which a signal handler interrupts the call.
+    /// Time of the call's begin. A signal handler that runs later interrupts the call.
     pub(super) since: Moment,
 }
 
 impl Terms<'_> {
-    /// Calls ppoll, for at most `longest` nanoseconds.
+    /// Calls ppoll until `until`, but for at most `longest` nanoseconds.
     fn ppoll(&self, fds: &mut [PollFd], longest: Option<u64>) -> Outcome {
         let left = self.until.map(|until| until.saturating_sub(clock::now_ns()));
         let timeout = left.into_iter().chain(longest).min();
@@ -61,7 +61,7 @@ impl Terms<'_> {
     }
 }
 
-/// Sleeps until an event may have happened, or until the deadline.
+/// Sleeps until an event may have happened, or until the call must give up.
 pub(super) fn sleep(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
     let Some((number, sleeper)) = take() else { return step(lists, terms) };
     let result = sleeper.sleep(number, lists, terms);
@@ -69,8 +69,8 @@ pub(super) fn sleep(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errn
     result
 }
 
-/// Takes a sleeper for the calling thread, if one is free. A sleeper whose thread has left by `longjmp`, or has ended,
-/// is also free.
+/// Takes a free sleeper for the calling thread. A sleeper also counts as free if its thread has ended, or has left
+/// its call by `longjmp`.
 fn take() -> Option<(usize, &'static Sleeper)> {
     let me = User::me();
     let is_outermost = !chain::is_in_handler();
@@ -85,18 +85,18 @@ fn take() -> Option<(usize, &'static Sleeper)> {
                     .is_ok()
         })
     };
-    // Second, because a check whether a thread lives takes one or two system calls.
+    // Check for ended threads only if no other sleeper is free, because this check takes one or two system calls.
     take(&is_free).or_else(|| take(&|user| !User::from_word(user).lives()))
 }
 
 impl Sleeper {
     fn sleep(&self, number: usize, lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
         let door = pair::door_for(number as u32);
-        // SAFETY: this thread has set `used`, so no other thread accesses `lanes`.
+        // SAFETY: this thread is named in `used`, so no other thread accesses `lanes`.
         let lanes = unsafe { &mut *self.lanes.get() };
         let pid = call::getpid();
         if self.owner.load(Ordering::Relaxed) != pid {
-            // A forked relative used the sleeper before. Its instance contains the relative's doorbell.
+            // A forked relative has used the sleeper. The epoll instance contains the relative's doorbell.
             lanes.clear();
             self.epfd.store(-1, Ordering::Relaxed);
             self.owner.store(pid, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Sleeper {
             ready_list.going_to_sleep();
         }
         let result = if lists.any_has_left() || lists.look() > 0 {
-            // The caller looks again, and asks the kernel.
+            // Do not sleep. The caller checks the connections again, and asks the kernel.
             Ok(())
         } else {
             crate::stats::slept();
@@ -135,10 +135,11 @@ impl Sleeper {
         for (pair, ready_list) in lanes.iter() {
             pair.ready_list(*ready_list).awake();
         }
-        // Peers need not mark VIs for a call that is over.
+        // The call is over, so peers need not mark VIs for it any more.
         for at in lists.ours() {
             if let Some(mut guard) = at.attached() {
-                // In another pair, the same number means another ready list.
+                // Remove the ready list only in its own pair. In another pair, the same number means another ready
+                // list.
                 let pair = pair::of(&guard).map_or(core::ptr::null(), core::ptr::from_ref);
                 for (known, ready_list) in lanes.iter() {
                     if Arc::as_ptr(known) == pair {
@@ -151,8 +152,8 @@ impl Sleeper {
     }
 }
 
-/// Makes the peers of all connections ring `door`, by a ready list in the segment of each pair. Returns false if a
-/// segment has no free ready list.
+/// Makes the peers of all connections ring `door`. For this, takes a ready list in each connection's pair. Returns
+/// false if a pair has no free ready list.
 fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, door: u32) -> bool {
     for at in lists.ours() {
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { continue };
@@ -173,24 +174,24 @@ fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, door: u32) ->
     true
 }
 
-/// Sleeps for a short time without a sleeper.
+/// Sleeps for a short time, without a sleeper.
 fn step(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
     wait::cancellable(|| terms.ppoll(lists.kernel(), Some(STEP_NS))).map(|_| ())
 }
 
-/// Clears all sleepers after the process has left all pairs.
+/// Drops the sleepers' pairs. Called after the process has left all pairs.
 pub(crate) fn begin_anew() {
     for sleeper in POOL.iter() {
         let me = User::me().word();
         if sleeper.used.compare_exchange(FREE, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // SAFETY: this thread has set `used`, so no other thread accesses `lanes`.
+            // SAFETY: this thread is named in `used`, so no other thread accesses `lanes`.
             unsafe { &mut *sleeper.lanes.get() }.clear();
             sleeper.used.store(FREE, Ordering::Release);
         }
     }
 }
 
-/// Frees all sleepers in a forked child: the parent's other threads do not sleep here.
+/// Frees all sleepers in a forked child. The threads that used them exist only in the parent.
 pub(crate) fn forked() {
     for sleeper in POOL.iter() {
         sleeper.used.store(FREE, Ordering::Release);
