@@ -1,4 +1,4 @@
-//! `pthread_cancel`: ends a thread in the library's calls, as in the kernel's.
+//! `pthread_cancel`: ends a thread that is in one of the library's calls, like in the kernel's call.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,37 +11,38 @@ unsafe extern "C" {
 /// Set once the program has cancelled a thread.
 static CANCELS: AtomicBool = AtomicBool::new(false);
 
-/// Called before the program cancels a thread. From now on calls check whether their thread must end.
+/// Records that the program cancels a thread. Called before the first cancellation. From now on calls check if
+/// their thread must end.
 pub fn cancelling() {
     CANCELS.store(true, Ordering::Relaxed);
 }
 
-/// Makes the calling thread one of Sovia's. A cancellation by the program, also one before a fork, does not end the
-/// thread.
+/// Makes the calling thread ignore the program's cancellation, even one from before a fork. For a thread that
+/// serves Sovia only.
 pub(crate) fn ignore_cancellation() {
     const DISABLE: i32 = 1;
     // SAFETY: the function takes a number and accepts a null pointer for the old state.
     unsafe { pthread_setcancelstate(DISABLE, core::ptr::null_mut()) };
 }
 
-/// Ends the thread if the program has cancelled it. For calls that POSIX lets `pthread_cancel` end even if they need
-/// not wait. Call it outside critical sections.
+/// Ends the thread if the program has cancelled it. For calls that POSIX lets `pthread_cancel` end even if they
+/// need not wait. Call it outside critical sections.
 #[inline]
 pub(crate) fn cancellation_point() {
     if CANCELS.load(Ordering::Relaxed) {
-        // SAFETY: the function takes no argument. The thread holds none of the library's locks or memory, so it may end
-        // here.
+        // SAFETY: the function takes no argument. The thread holds none of the library's locks and memory, so it
+        // may end here.
         unsafe { pthread_testcancel() };
     }
 }
 
-/// Sleeps such that `pthread_cancel` ends the thread, as it would in the kernel's call. Then the sleep stays announced,
-/// which only costs peers one unnecessary wake-up.
+/// Calls `sleep` such that `pthread_cancel` ends the thread, like in the kernel's call. After a cancellation the
+/// sleep stays announced, which only costs peers one unnecessary wake-up.
 pub(crate) fn cancellable<T>(sleep: impl FnOnce() -> T) -> T {
     const ASYNCHRONOUS: i32 = 1;
     let mut old = 0;
-    // SAFETY: `old` is a valid pointer. While cancellation is asynchronous, the thread makes one system call, and holds
-    // no lock and no memory.
+    // SAFETY: `old` is a valid pointer. While cancellation is asynchronous, the thread makes one system call, and
+    // holds no lock and no memory.
     unsafe {
         pthread_testcancel();
         pthread_setcanceltype(ASYNCHRONOUS, &raw mut old);

@@ -1,7 +1,7 @@
-//! Waits for one connection: spins for a while, then sleeps.
+//! Waits for one connection. A wait spins for a while, then sleeps.
 //!
-//! Spinning pays if the peer answers within microseconds: a sleep and a wake-up cost as much as a hundred hand-overs.
-//! `spin` decides how long a thread spins.
+//! Spinning pays if the peer answers within microseconds, because a sleep and a wake-up cost as much as a hundred
+//! messages between spinning threads. `spin` decides how long a thread spins.
 
 mod cancel;
 mod spin;
@@ -21,7 +21,7 @@ use sovia_signal::interrupt::Moment;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, clock, futex};
 
-/// Direction to wait for.
+/// Event that ends a wait: bytes or room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// Bytes to receive.
@@ -33,17 +33,17 @@ pub enum Want {
 /// Reason why a wait ended without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The deadline, a signal, or a closed descriptor. The program gets this error.
+    /// The deadline has passed, a signal has come, or the descriptor was closed. The program gets this error.
     Failed(Errno),
-    /// The connection fell back to TCP meanwhile. The caller makes the kernel's call.
+    /// The connection fell back to TCP meanwhile. The caller must make the kernel's call.
     Plain,
 }
 
-/// Interval in nanoseconds at which a spin checks TCP, while the direction's bytes come on TCP.
+/// Interval in nanoseconds at which a spinning thread checks TCP, if the direction's bytes come on TCP.
 const TCP_NS: u64 = 8_000;
 
-/// Number of finds in a row without use, after which a wait sleeps. The find was meant for another thread, or a process
-/// has written invalid values.
+/// Number of successive spins that find a change but nothing for this thread. After this number, the wait sleeps.
+/// The changes were for another thread, or a process has written invalid values.
 pub(crate) const FRUITLESS: u32 = 64;
 
 /// A program's call that may have to wait.
@@ -51,22 +51,23 @@ pub(crate) const FRUITLESS: u32 = 64;
 pub struct Call {
     fd: i32,
     at: Ref,
-    /// Time at which the call gives up, in [`clock::now_ns`]; `None`: never.
+    /// Time at which the call must give up, in [`clock::now_ns`]; `None`: never.
     pub(crate) deadline: Option<u64>,
-    /// Time since which a signal handler interrupts the call.
+    /// Time of the call's begin. A signal handler that runs later interrupts the call.
     since: Moment,
-    /// Set if every handler ends the call: the call has moved bytes, or the kernel never restarts it.
+    /// Set if every signal handler ends the call, because the call has moved bytes, or the kernel never restarts
+    /// it.
     pub(crate) ends_at_handler: bool,
 }
 
 impl Call {
-    /// Begins a call. Take `since` before the call looks at or moves anything. A handler that has run after `since`
-    /// ends the call, as in the kernel.
+    /// Begins a call. Take `since` before the call checks or moves anything. A signal handler that runs after
+    /// `since` ends the call, like in the kernel.
     pub fn begin(fd: i32, at: Ref, deadline: Option<u64>, since: Moment) -> Call {
         Call { fd, at, deadline, since, ends_at_handler: false }
     }
 
-    /// Returns true if the kernel would restart the interrupted call instead of failing it.
+    /// Returns true if the kernel would restart the interrupted call and not let it fail.
     fn is_made_anew(&self) -> bool {
         !self.ends_at_handler
             && self.deadline.is_none()
@@ -88,14 +89,14 @@ pub fn until<T>(
     let conn = call.at.conn;
     let waits = begin();
     waits.keep(conn.place());
-    // After `keep`: a thread that closes the descriptor then finds each thread that counts here.
+    // Count this thread only after `keep`. A thread that closes the descriptor then finds each counted thread.
     conn.begin_waiting();
     let result = loop {
         match attempt_until(call, want, &waits, &mut attempt) {
             Err(Ended::Failed(libc::EINTR)) if call.is_made_anew() => {
                 call.since = Moment::now();
                 if !table::refers(call.fd, call.at) {
-                    // The handler has closed the descriptor.
+                    // The signal handler has closed the descriptor.
                     break Err(Ended::Failed(libc::EBADF));
                 }
             }
@@ -107,8 +108,8 @@ pub fn until<T>(
     result
 }
 
-/// Begins a wait that uses nothing yet ([`pair::keep`]). Ends the uses of waits that a signal handler has left by
-/// `longjmp`.
+/// Begins a wait that keeps nothing mapped yet ([`pair::keep`]). Ends earlier waits of this thread that a signal
+/// handler has left by `longjmp`.
 #[inline]
 pub(crate) fn begin() -> Waits {
     Waits::begin(!chain::is_in_handler())
@@ -142,7 +143,7 @@ fn attempt_until<T>(
     }
 }
 
-/// Objects that a wait looks at.
+/// Objects that a wait uses.
 struct Around<'w> {
     watch: &'w Watch<'w>,
     /// Futex word on which the wait sleeps.
@@ -165,7 +166,7 @@ fn wait_once<T>(
     let word = bell.word();
     let before = word.load(Ordering::SeqCst);
     let found = match want {
-        // Bytes on TCP change no word in memory.
+        // Check TCP now and then, because bytes on TCP change no word in memory.
         Want::Receive if !watch.is_on_vi() => {
             let mut looked = Ok(None);
             let found = spin.run(
@@ -184,7 +185,7 @@ fn wait_once<T>(
         }
         Want::Receive => spin.run(|| watch.changed(), u64::MAX / 2, || false),
         Want::Send => {
-            // Room changes only the peer's words, so the spin is short.
+            // Spin only briefly. The peer makes room by words that this spin does not read.
             let mut left = 200;
             spin.run(
                 || {
@@ -223,8 +224,8 @@ fn wait_once<T>(
     result
 }
 
-/// Takes the lock of a connection. Fails if the connection's generation has ended, or if the connection has no VI in
-/// this process.
+/// Takes the lock of the connection. Fails if the connection's generation has ended, or if the connection has no VI
+/// in this process.
 #[inline]
 fn attached(at: Ref) -> Result<Guard<'static>, Ended> {
     let locked = at.conn.lock();
@@ -255,8 +256,8 @@ fn once<T>(
 }
 
 fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
-    // Every handler interrupts a sleep with an end, also a handler unknown to Sovia. A sleep without an end continues
-    // after a handler with SA_RESTART.
+    // If every handler must end the call, sleep with a time limit. A signal handler always interrupts such a sleep,
+    // even a handler unknown to Sovia. A sleep without a time limit continues after a handler with SA_RESTART.
     const FAR_NS: u64 = 3_600_000_000_000;
     let left = match of.deadline {
         None => of.ends_at_handler.then_some(FAR_NS),
@@ -277,7 +278,7 @@ fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
     }
 }
 
-/// Returns the monotonic clock in nanoseconds.
+/// Returns the time of the monotonic clock in nanoseconds.
 pub fn now_ns() -> u64 {
     clock::now_ns()
 }

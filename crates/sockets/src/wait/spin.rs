@@ -1,47 +1,47 @@
-//! Spins before a sleep, and learns whether spinning pays.
+//! Spins before a sleep, and learns if spinning pays.
 //!
-//! Each thread keeps a budget. A short wait sets the budget to its maximum, and a long wait halves it. So an idle
-//! thread spins for a microsecond or two, then sleeps. If other threads wait for the processor, the thread sleeps at
-//! once: it may be waiting for one of them.
+//! Each thread keeps a budget of time to spin. A short wait sets the budget to its maximum, and a long wait halves
+//! it. So an idle thread spins for a microsecond or two, then sleeps. If other threads wait for the processor, the
+//! thread sleeps at once, because it may be waiting for one of them.
 
 use crate::config;
 use core::cell::Cell;
 use core::ops::RangeInclusive;
 use sovia_sys::{cache, call, clock};
 
-/// Number of spin rounds before the first look at the clock.
+/// Number of rounds in a spin before the first reading of the clock.
 const FIRST: u32 = 64;
 /// Shortest spin in nanoseconds, unless spinning is off.
 const LEAST_NS: u64 = 2_000;
 
-/// Interval in nanoseconds at which a spin checks whether another thread wants the processor.
+/// Interval in nanoseconds at which a spinning thread checks if another thread wants the processor.
 const ASK_NS: u64 = 8_000;
-/// No other thread wants the processor if the spinning thread has it back within this time, in nanoseconds.
+/// Longest time in nanoseconds of a `sched_yield` during which no other thread has run.
 const ALONE_NS: u64 = 4_000;
-/// Time in nanoseconds for which a thread spins only briefly after it has met other threads. Doubles at each further
-/// meeting, up to the end of the range.
+/// Time in nanoseconds for which a thread spins only briefly after other threads wanted the processor. If other
+/// threads want it again, the time doubles, up to the end of the range.
 const CROWDED_NS: RangeInclusive<u64> = 2_000_000..=32_000_000;
 
 thread_local! {
     static BUDGET: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Time until which other threads are assumed to want the processor, and the duration to use the next time.
+    /// Time until which this thread spins only briefly, and the length of the next such time.
     static CROWDED: Cell<(u64, u64)> = const { Cell::new((0, *CROWDED_NS.start())) };
 }
 
-/// One spin: its maximum budget and its start.
+/// One spin: its longest budget and its start, in nanoseconds.
 pub(crate) struct Spin {
     max: u64,
     start: u64,
 }
 
 impl Spin {
-    /// Begins a wait. `worth`: spinning may help.
+    /// Begins a spin. `worth` says that spinning may help.
     pub(crate) fn begin(worth: bool) -> Spin {
         Spin { max: if worth { config::spin_max_ns() } else { 0 }, start: 0 }
     }
 
-    /// Spins until `found` returns true or the budget is used up. Returns true if found. Calls `also` about every
-    /// `also_ns`, for conditions that need a system call.
+    /// Spins until `found` or `also` returns true, or until the budget is used up. Returns true if one of them
+    /// returned true. Calls `also` about every `also_ns` nanoseconds, for conditions that need a system call.
     #[inline]
     pub(crate) fn run(
         &mut self,
@@ -52,7 +52,7 @@ impl Spin {
         self.first(&mut found) || self.rest(found, also_ns, also)
     }
 
-    /// First part of a spin, without any system call and without a look at the clock.
+    /// Does the first part of a spin, without a system call and without reading the clock.
     #[inline]
     pub(crate) fn first(&self, mut found: impl FnMut() -> bool) -> bool {
         if self.max == 0 {
@@ -67,7 +67,7 @@ impl Spin {
         false
     }
 
-    /// Second part of a spin, after [`Spin::first`] has found nothing.
+    /// Does the second part of a spin. Call it after [`Spin::first`] has found nothing.
     #[inline]
     pub(crate) fn rest(
         &mut self,
@@ -111,7 +111,7 @@ impl Spin {
         }
     }
 
-    /// Updates the budget after the wait is over, including any sleep.
+    /// Updates the budget. Call it after the whole wait is over, including any sleep.
     pub(crate) fn learn(&self) {
         if self.max == 0 || self.start == 0 {
             return;
@@ -122,7 +122,7 @@ impl Spin {
     }
 }
 
-/// Offers the processor to other threads. Returns true if other threads ran at two offers in a row. A thread that runs
+/// Offers the processor to other threads twice. Returns true if other threads ran both times. A thread that runs
 /// once and sleeps again does not count.
 #[cold]
 fn is_crowded() -> bool {
