@@ -1,13 +1,14 @@
-//! The thread that handles messages for the program (SOVIA_HANDLER, ICS section 4.1 and figure 4).
+//! The handler thread, which handles messages for the program (SOVIA_HANDLER, ICS section 4.1 and figure 4).
 //!
-//! Each process has one such thread, started with the first connection that asks for it. In each pair, the thread has a
-//! ready list as its completion queue. The peer marks the VIs with messages there. The thread sleeps in the kernel,
-//! like a thread that waits for a completion queue. So a message costs two wake-ups: this thread's and the program's.
-//! With SOVIA_NOTIFY, this thread is the NIC's thread, and makes another thread ([`notify`]) call back.
+//! Each process has one handler thread, started with the first connection that asks for it. In each pair, the
+//! thread has a ready list as its completion queue. The peer marks VIs with messages in this list. The thread
+//! sleeps in the kernel, like a thread that waits for a completion queue. So a message costs two wake-ups: the
+//! handler thread's and the program's. With SOVIA_NOTIFY, this thread plays the part of the NIC's thread, and makes
+//! another thread ([`notify`]) call back.
 //!
-//! A forked child does not use the pairs that its parent has made. The parent continues to handle a connection as long
-//! as it holds the connection, and no child receives or waits on it. A child starts its own threads for connections of
-//! its own.
+//! A forked child does not use the pairs that its parent has made. The parent handles a connection's messages as
+//! long as the parent holds the connection, and no child receives or waits on the connection. A child starts its
+//! own handler thread for its own connections.
 
 mod notify;
 
@@ -23,45 +24,45 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
 
-/// Index of the doorbell that wakes the thread.
+/// Index of the doorbell that wakes the handler thread.
 const DOORBELL: u32 = DOORBELLS as u32 - 1;
-/// Time in nanoseconds that the thread waits for a connection's lock before it serves others. The lock's holder may be
-/// moving the connection back to TCP, which lasts until the peer reads.
+/// Longest time in nanoseconds that the handler thread waits for a connection's lock before it serves other
+/// connections. The lock's holder may be moving the connection back to TCP, which lasts until the peer reads.
 const LOCK_NS: u64 = 1_000_000;
 
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
-    /// Pairs that the thread serves.
+    /// Pairs that the handler thread serves.
     static LANES: RobustBox<Vec<Lane>, { rank::LANES }> = RobustBox::new(Vec::new());
-    /// Incremented when `LANES` changes.
+    /// Incremented when `LANES` changes, so that the handler thread copies `LANES` again.
     static CHANGES: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Connects the thread with one pair of processes.
+/// The part of the handler thread that concerns one pair of processes.
 #[derive(Debug, Clone)]
 struct Lane {
     pair: Arc<Pair>,
     ready_list: u32,
 }
 
-/// Settings of a connection whose messages a thread of this process handles.
+/// Settings of a connection whose messages the handler thread handles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handles {
-    /// The thread's ready list in the connection's pair.
+    /// The handler thread's ready list in the connection's pair.
     pub(crate) ready_list: u32,
-    /// Connection flags that select the kind of handling.
+    /// Connection flags that select how messages are handled.
     pub(crate) flags: u32,
 }
 
-/// Starts the thread for a connection of pair `pair`, if needed. Returns `None` if the program's calls handle the
-/// messages: the settings say so, or no thread can be started.
+/// Starts the handler thread for a connection of the pair with index `pair`, if needed. Returns `None` if the
+/// program's calls must handle the messages, because the settings say so or no thread can be started.
 pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
     let flags = match handling {
         Handling::Single => return None,
         Handling::Handler => 0,
         Handling::Notify => flag::NOTIFIED,
     };
-    // A forked relative that would take over must be able to notice this process's death.
+    // A forked relative must be able to notice this process's death, to take over.
     if !members::is_known() || !THREAD.ensure(spawn) {
         return None;
     }
@@ -71,11 +72,11 @@ pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
     Some(Handles { ready_list: ready_list(pair)?, flags })
 }
 
-/// Returns the thread's ready list in a pair.
+/// Returns the handler thread's ready list in the pair `index`, and takes one if necessary.
 fn ready_list(index: u32) -> Option<u32> {
     let pair = pair::share(index)?;
     if !pair.is_own() {
-        // A relative has made this pair and owns its ready lists.
+        // A forked relative has made this pair and owns the pair's ready lists.
         return None;
     }
     LANES.with(|lanes| {
@@ -86,13 +87,13 @@ fn ready_list(index: u32) -> Option<u32> {
         let ready_list = pair.take_ready_list(DOORBELL)?;
         lanes.push(Lane { pair, ready_list });
         CHANGES.fetch_add(1, Ordering::Release);
-        // A sleeping handler thread has not announced its sleep in this pair.
+        // Wake the handler thread, because a sleeping handler thread has not announced its sleep in this pair.
         nudge();
         Some(ready_list)
     })
 }
 
-/// Wakes the handler threads.
+/// Wakes the handler thread and the notifying thread.
 pub(crate) fn nudge_all() {
     nudge();
     notify::nudge();
@@ -108,7 +109,7 @@ fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, 0) else { return false };
     let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
     if started {
-        // The thread owns the descriptor from now on.
+        // The handler thread owns the descriptor from now on.
         let _ = epoll.into_raw();
     }
     started
@@ -124,7 +125,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
     let mut lanes: Vec<Lane> = Vec::new();
     let mut changes = None;
-    // Connections whose locks other threads held.
+    // Connections whose locks other threads held, so that the handler thread must try again.
     let mut later: Vec<u32> = Vec::new();
     while !thread::must_end() {
         let now = CHANGES.load(Ordering::Acquire);
@@ -151,13 +152,14 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
             match poll::epoll_wait(epoll, &mut events, pause, None).map_err(errno) {
                 Ok(n) => {
-                    // Takes the notifications from another user's processes: their socket has room for only about 270.
+                    // Take the notifications from processes of other users. Their sockets have room for only about
+                    // 270 notifications.
                     for event in &events[..n] {
                         bells::heard(event.u64);
                     }
                 }
                 Err(libc::EINTR) => {}
-                // The program has closed the library's epoll descriptor.
+                // The program has closed the handler thread's epoll descriptor.
                 Err(_) => return core::ptr::null_mut(),
             }
         }
@@ -169,7 +171,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     core::ptr::null_mut()
 }
 
-/// Handles a message that has arrived on a connection, or passes it to the notifying thread.
+/// Handles messages that have arrived on the connection `index`, or passes the connection to the notifying thread.
 fn arrived(index: u32, later: &mut Vec<u32>) {
     let Some(conn) = family::conn(index) else { return };
     if conn.has(flag::NOTIFIED) {
@@ -179,7 +181,8 @@ fn arrived(index: u32, later: &mut Vec<u32>) {
     }
 }
 
-/// Queues the messages that have arrived on a connection. Returns false if other threads hold its lock for long.
+/// Queues messages that have arrived on the connection. Returns false if another thread holds the connection's lock
+/// for more than `LOCK_NS`.
 fn handle(conn: &Conn) -> bool {
     match conn.lock_within(LOCK_NS) {
         Some(locked) => {
@@ -192,21 +195,21 @@ fn handle(conn: &Conn) -> bool {
     }
 }
 
-/// Takes the locks before a fork ([`crate::fork`]).
+/// Takes this module's locks before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     THREAD.hold();
     notify::hold();
     LANES.hold();
 }
 
-/// Releases the locks after a fork, in parent and child.
+/// Releases this module's locks after a fork, in parent and child.
 pub(crate) fn release() {
     LANES.release();
     notify::release();
     THREAD.release();
 }
 
-/// Called after the process has left all pairs.
+/// Drops the handler thread's pairs. Called after the process has left all pairs.
 pub(crate) fn begin_anew() {
     let any = LANES.with(|lanes| !core::mem::take(lanes).is_empty());
     if any {
@@ -215,7 +218,7 @@ pub(crate) fn begin_anew() {
     }
 }
 
-/// Resets the state in a forked child, which begins without threads and pairs of its own.
+/// Drops the parent's pairs and pending calls in a forked child.
 pub(crate) fn forked() {
     LANES.with(Vec::clear);
     notify::forked();
