@@ -1,4 +1,4 @@
-//! Lends the next received message, in place or as a copy.
+//! Lends received bytes to the program, in place or as a copy.
 
 use super::{Kind, Loan, MAX, give_back};
 use crate::conn::{Guard, INLINE_MAX, Phase, flag};
@@ -10,7 +10,8 @@ use crate::{Errno, errno, family, process};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSliceMut, call};
 
-/// Waits for bytes and lends them in place. The loan is empty at the end of the stream, and has at most [`MAX`] bytes.
+/// Waits for bytes and lends them, in place if possible. The loan is empty at the end of the stream. A loan has at
+/// most [`MAX`] bytes.
 ///
 /// # Errors
 /// The errors of `recv`.
@@ -54,7 +55,8 @@ fn borrow_any(fd: i32, flags: Flags) -> Result<Loan, Errno> {
     }
 }
 
-/// Borrows from the VI. Returns `None` if the bytes do not come from the VI.
+/// Borrows bytes from the VI, and waits for them if necessary. Returns `None` if the bytes must be copied to
+/// private memory.
 fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
     let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| {
@@ -107,10 +109,10 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
 }
 
 impl Loan {
-    /// Returns the private memory of a loan, to receive into.
+    /// Returns the loan's private memory, to receive into.
     fn room(&mut self) -> UserSliceMut<'_> {
         debug_assert!(matches!(self.kind, Kind::Private | Kind::Received));
-        // SAFETY: the memory belongs to the loan and has `len` bytes.
+        // SAFETY: the memory belongs to this loan and has `len` bytes.
         unsafe { UserSliceMut::new(self.memory(), self.len) }
     }
 }

@@ -1,4 +1,4 @@
-//! Lends buffers for sending, and sends them. A buffer is a pool slot or private memory.
+//! Lends buffers for sending, and sends their bytes. A buffer is a pool slot or private memory.
 
 use super::{Kind, Loan, MAX, give_back};
 use crate::conn::{Guard, Phase, flag};
@@ -11,10 +11,10 @@ use core::sync::atomic::Ordering;
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSlice, call, clock, diag};
 
-/// Lends a buffer of `len` bytes (1 to [`MAX`]). [`commit`] sends the buffer to `fd`.
+/// Lends a buffer of `len` bytes (1 to [`MAX`]). [`commit`] sends the buffer's bytes on `fd`.
 ///
 /// # Errors
-/// `EINVAL` for 0 bytes, `EMSGSIZE` for too many, `EBADF` and `ENOTSOCK` if `fd` is not a socket.
+/// `EINVAL` if `len` is 0, `EMSGSIZE` if `len` is too large, `EBADF` and `ENOTSOCK` if `fd` is not a socket.
 pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
     match len {
         0 => return Err(libc::EINVAL),
@@ -32,11 +32,12 @@ pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
     Ok(Loan { cookie: diag::cookie(fd).map_err(errno)?, ..Loan::private(len) })
 }
 
-/// Time in nanoseconds that a sender waits for a pool slot while its receiver does nothing.
+/// Longest time in nanoseconds that a sender waits for a pool slot.
 const STALL_NS: u64 = 5_000_000;
 
-/// Lends a slot of the pool. A sender that is faster than its receiver waits for a slot, because a copy would cost both
-/// ends more. After a wait in vain, the sender waits again only once the receiver has made progress.
+/// Lends a pool slot of `len` bytes. A sender that is faster than its receiver waits for a slot, because a copy
+/// would cost both ends more. Returns `None` if no slot becomes free in `STALL_NS`. Then the next call waits only
+/// if the receiver has made progress.
 fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
     let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| match stream::lend(guard, len as u32) {
@@ -67,17 +68,18 @@ fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
 /// Result of an attempt to send a lent pool slot.
 enum Sent {
     Bytes(usize),
-    /// The stream is not on the VI.
+    /// The stream's sending path is not the VI any more.
     Plain,
     Failed(Errno),
 }
 
-/// Sends the first `n` bytes of a lent buffer as one send, and takes the buffer back. In non-blocking mode, if the
-/// bytes do not all have room, the buffer stays lent. The same call then continues at the first unsent byte.
+/// Sends the first `n` bytes of a lent buffer as one send, and takes the buffer back. In non-blocking mode, there
+/// may be no room for all `n` bytes. Then the buffer stays lent, and a second call with the same `n` continues at
+/// the first unsent byte.
 ///
 /// # Errors
-/// `EINVAL` for a buffer that is spent, is too short, or was not lent for sending. `EAGAIN` if bytes are left over.
-/// Otherwise the errors of `send`; then the buffer is taken back.
+/// `EINVAL` if the loan is spent, is too short, or was not lent for sending. `EAGAIN` if bytes are left unsent.
+/// Otherwise the errors of `send`, after which the buffer has been taken back.
 pub fn commit(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Outcome {
     let sendable = matches!(loan.kind, Kind::Place | Kind::Private);
     if !sendable || n > loan.len || n < loan.done || !loan.is_ours() {
@@ -104,18 +106,18 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
     while loan.done < n && loan.cookie == 0 {
         let Some(at) = at else { return Err(libc::EBADF) };
         if at.index != loan.index || !at.conn.is_generation(loan.generation) {
-            // The buffer belongs to another stream, which may be closed.
+            // The buffer was lent for another connection, which may be closed.
             return Err(libc::EBADF);
         }
         match commit_place(fd, at, loan, n, flags, since)? {
             Sent::Bytes(sent) => {
                 loan.done += sent;
                 if loan.done == n {
-                    // The pool slot was freed with the last bytes.
+                    // The pool slot was freed when its last bytes were sent.
                     loan.kind = Kind::Spent;
                 }
             }
-            // The stream has left the VI. The VI is not freed while the buffer is lent.
+            // The sending path is TCP by now. The VI's slot in the segment is not reused while the buffer is lent.
             Sent::Plain => loan.cookie = diag::cookie(fd).map_err(errno)?,
             Sent::Failed(e) => return Err(e),
         }
@@ -187,12 +189,12 @@ fn commit_place(
 }
 
 impl Loan {
-    /// Returns the unsent bytes of the first `n`.
+    /// Returns the unsent bytes among the first `n` bytes.
     fn rest(&self, n: usize) -> UserSlice<'_> {
         let n = n.min(self.len);
         let from = self.done.min(n);
         // SAFETY: the loan's memory stays mapped or allocated until the loan is given back. The peer can write to
-        // memory in the segment, but no decision here depends on these bytes.
+        // memory in the segment, but no decision here depends on the bytes in this memory.
         unsafe { UserSlice::new(self.memory().add(from), n - from) }
     }
 }

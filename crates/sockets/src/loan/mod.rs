@@ -1,11 +1,12 @@
-//! Buffers that are lent to the program, so that bytes need not be copied.
+//! Buffers that are lent to the program, so that Sovia need not copy bytes.
 //!
-//! To send, a program borrows a pool slot, writes its message there and commits it. To receive, the program borrows the
-//! next message in place. The buffer is private memory, and the bytes are copied, on TCP, beyond the window, or on a
-//! shared connection. The program does not notice.
+//! To send, a program borrows a pool slot, writes a message there and commits the slot. To receive, the program
+//! borrows the next message in place. If this is not possible, the buffer is private memory, and Sovia copies the
+//! bytes. Bytes are copied on TCP, while the window is used up, and for a connection that several processes share.
+//! The program need not know.
 //!
-//! A lent slot outlives the call, and may outlive the connection. A VI is freed only after all slots of its pools have
-//! come back.
+//! A lent slot outlives the call that has lent it, and may outlive the connection. A VI's slot in the segment is
+//! reused only after all lent slots of its pools have come back.
 
 mod borrow;
 mod lend;
@@ -19,49 +20,49 @@ use crate::table::Ref;
 use crate::{family, process, stream};
 use core::sync::atomic::Ordering;
 
-/// Largest number of bytes in one buffer.
+/// Largest number of bytes in a lent buffer.
 pub const MAX: usize = PACKET_MAX;
 
 /// Kind of a loan's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Kind {
-    /// No memory: the loan was given back, was sent, or never had any.
+    /// No memory. The loan was given back, was sent, or never had memory.
     Spent = 0,
-    /// A pool slot to write into.
+    /// A pool slot to write into and send from.
     Place,
-    /// A message in the pool.
+    /// A received message in the pool, to read.
     Message,
-    /// Memory of this library, to send from.
+    /// Private memory, to write into and send from.
     Private,
-    /// Memory of this library, with received bytes.
+    /// Private memory with received bytes, to read.
     Received,
-    /// The loan itself.
+    /// The field `small` of the loan, with received bytes, to read.
     Small,
 }
 
-/// A lent buffer. Like a pointer, a loan must not be copied.
+/// A buffer lent to the program. Like a unique pointer, a loan must not be copied.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Loan {
     kind: Kind,
-    /// Process that the buffer was lent to.
+    /// Id of the process to which the buffer was lent.
     owner: i32,
     memory: *mut u8,
     len: usize,
-    /// Number of bytes already sent.
+    /// Number of bytes of the buffer that were already sent.
     done: usize,
     index: u32,
     generation: u32,
-    /// Cookie of the socket to send to, if the kernel sends the bytes; else 0.
+    /// Cookie of the socket to which the kernel sends the bytes. 0 if the VI sends the bytes.
     cookie: u64,
     small: [u8; INLINE_MAX],
 }
 
-// SAFETY: only the loan refers to its memory, and any thread may use the memory. `give_back` takes the connection's
-// lock.
+// SAFETY: only the loan refers to its memory, and any thread may use this memory. `give_back` takes the
+// connection's lock.
 unsafe impl Send for Loan {}
-// SAFETY: no method writes to the memory through a shared reference.
+// SAFETY: no method writes to the loan's memory through a shared reference.
 unsafe impl Sync for Loan {}
 
 impl Default for Loan {
@@ -81,7 +82,8 @@ impl Default for Loan {
 }
 
 impl Loan {
-    /// Returns the address of the bytes, which is valid until the loan moves; null if the loan is spent.
+    /// Returns the address of the buffer's bytes, which is valid until the loan moves in memory. Null if the loan
+    /// is spent.
     pub fn memory(&self) -> *mut u8 {
         match self.kind {
             Kind::Spent => core::ptr::null_mut(),
@@ -90,27 +92,28 @@ impl Loan {
         }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes in the buffer.
     pub fn len(&self) -> usize {
         if self.kind == Kind::Spent { 0 } else { self.len }
     }
 
-    /// Returns true if the loan has no bytes.
+    /// Returns true if the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns true if the buffer lies in the segment, so that no bytes are copied.
+    /// Returns true if the buffer lies in the segment, so that Sovia copies no bytes.
     pub fn is_in_place(&self) -> bool {
         matches!(self.kind, Kind::Place | Kind::Message)
     }
 
-    /// Returns true if the bytes lie in the loan itself.
+    /// Returns true if the bytes lie in the loan itself, so that they move with the loan.
     pub fn is_small(&self) -> bool {
         self.kind == Kind::Small
     }
 
-    /// Returns true if the buffer was lent to this process, and not to its parent before a fork.
+    /// Returns true if the buffer was lent to this process. Returns false if the buffer was lent to the parent
+    /// before a fork.
     pub fn is_ours(&self) -> bool {
         self.owner == process::owner()
     }
@@ -145,7 +148,8 @@ impl Loan {
         }
     }
 
-    /// Returns true if the connection still has the VI with the lent slot. Call it under the connection's lock.
+    /// Returns true if the connection still has the VI to which the lent pool slot belongs. Call it under the
+    /// connection's lock.
     fn is_current(&self, at: Ref) -> bool {
         let conn = at.conn;
         conn.is_generation(self.generation)
@@ -154,14 +158,14 @@ impl Loan {
     }
 }
 
-/// Returns the loan's connection, also if its generation has ended.
+/// Returns the loan's connection, even if the connection's generation has ended.
 fn lender(loan: &Loan) -> Option<Ref> {
     let conn = family::conn(loan.index)?;
     Some(Ref { index: loan.index, generation: loan.generation, conn })
 }
 
-/// Takes back a buffer that the program has read, or does not send. Any thread may call it. Does nothing for a spent
-/// loan.
+/// Takes back a buffer that the program has read, or that the program does not want to send. Any thread may call
+/// it. Does nothing for a spent loan.
 pub fn give_back(loan: &mut Loan) {
     match core::mem::replace(&mut loan.kind, Kind::Spent) {
         Kind::Spent | Kind::Small => {}
@@ -174,7 +178,7 @@ pub fn give_back(loan: &mut Loan) {
         }
         kind @ (Kind::Place | Kind::Message) => {
             if !loan.is_ours() {
-                // In a forked child the loan is a copy, and the pool slot belongs to the parent.
+                // In a forked child the loan is a copy, and the pool slot belongs to the parent's loan.
                 return;
             }
             let Some(at) = lender(loan) else { return };
