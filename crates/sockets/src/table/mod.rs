@@ -1,8 +1,8 @@
 //! The table of descriptors that Sovia serves.
 //!
-//! Each descriptor number has one word, with a kind and an index. A look-up is one load, and descriptors without an
-//! entry go to libc unchanged. The words of low numbers lie in a static. The words of higher numbers are mapped in
-//! chunks, when the first number of a chunk is entered.
+//! Each descriptor number has one word, with a kind and an index. A look-up usually reads one word. Calls on
+//! descriptors without an entry go to libc unchanged. The words of low numbers lie in a static. The words of higher
+//! numbers lie in chunks, each of which is mapped when a number in the chunk first gets an entry.
 
 mod private;
 mod slots;
@@ -31,56 +31,56 @@ use sovia_sys::diag;
 use sovia_sys::stall::{At, point};
 use word::{CONN, EPOLL, KIND, conn_at_once, decode};
 
-/// Kind of a descriptor.
+/// Content of the table for a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub enum Entry {
     /// A descriptor that Sovia does not serve.
     Foreign,
-    /// A stream socket with a record.
+    /// A stream socket with a connection record.
     Conn(Ref),
-    /// An epoll instance, by its index in `sets`.
+    /// An epoll instance, by the index of its set.
     Epoll(u32),
-    /// A descriptor of the library itself.
+    /// A descriptor of the library itself, which the program must not use.
     Private,
 }
 
-/// A connection, as a descriptor refers to it.
+/// Reference of a descriptor to a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Ref {
-    /// Slot number.
+    /// Number of the connection's slot in the family's memory.
     pub index: u32,
-    /// The slot's generation when the descriptor was entered.
+    /// Generation of the slot at the time when the descriptor was entered.
     pub generation: u32,
-    /// The slot.
+    /// The connection in this slot.
     pub conn: &'static Conn,
 }
 
 impl Ref {
-    /// Takes the connection's lock. Returns `None` if the generation has ended, or if the connection has no VI in this
-    /// process.
+    /// Takes the connection's lock. Returns `None` if the generation has ended, or if the connection has no VI in
+    /// this process.
     #[inline]
     pub fn attached(self) -> Option<Guard<'static>> {
         self.conn.attached().filter(|_| self.conn.is_generation(self.generation))
     }
 
-    /// Like [`Ref::attached`], but returns `None` unless the lock is biased to the calling thread. The thread must hold
-    /// no lock.
+    /// Like [`Ref::attached`], but returns `None` if the lock is not biased to the calling thread. The thread must
+    /// hold no other lock.
     #[inline(always)]
     pub(crate) fn biased(self) -> Option<Biased<'static>> {
         self.conn.biased(self.generation)
     }
 
-    /// Returns true while the connection's generation lasts and it has a VI in this process.
+    /// Returns true while the generation lasts and the connection has a VI in this process.
     pub(crate) fn is_attached_here(self) -> bool {
         self.conn.is_attached_here() && self.conn.is_generation(self.generation)
     }
 
-    /// Returns true while this process holds the connection, in this generation.
+    /// Returns true while the generation lasts and this process holds the connection.
     pub(crate) fn is_here(self) -> bool {
         self.conn.is_here() && self.conn.is_generation(self.generation)
     }
 
-    /// Returns true if both mean the same generation of the same connection.
+    /// Returns true if `self` and `other` mean the same generation of the same connection.
     pub fn same(self, other: Ref) -> bool {
         self.word() == other.word()
     }
@@ -143,20 +143,20 @@ fn conn_rare(fd: i32) -> Option<Ref> {
     }
 }
 
-/// Returns true if `fd` refers to this connection.
+/// Returns true if `fd` refers to the connection `to`.
 #[inline]
 pub fn refers(fd: i32, to: Ref) -> bool {
     slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == to.word())
 }
 
-/// Returns true if the table has nothing about `fd`.
+/// Returns true if the table has no entry for `fd`.
 #[inline]
 pub fn is_blank(fd: i32) -> bool {
     slot(fd).is_none_or(|slot| slot.load(Ordering::Acquire) == 0)
 }
 
-/// Records a new stream socket. `place`: index of the counters for the lengths of similar connections, if known.
-/// `is_fresh`: the socket, or its listener, is fresh (see `tcp`).
+/// Records a new stream socket. `place` is the index of the counters for the lengths of similar connections, if
+/// known. `is_fresh` says that the socket or its listener is fresh (see `tcp`).
 pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
     if slot_to_enter(fd).is_none() || !members::is_known() {
         return;
@@ -168,13 +168,14 @@ pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
     let generation = conn.open(index, role);
     conn.approach.told.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     conn.approach.fresh.store(u32::from(is_fresh), Ordering::Relaxed);
-    // A socket without a cookie (0) never begins a rendezvous.
+    // A socket without a cookie gets 0, and never begins a rendezvous.
     conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);
     refer(fd, Ref { index, generation, conn });
     stats::recorded();
 }
 
-/// Makes `fd` refer to a connection, for `dup` or for a new connection.
+/// Makes `fd` refer to the connection `to`. Called for a new connection, or for a further descriptor of a
+/// connection.
 pub fn refer(fd: i32, to: Ref) {
     if let (Some(slot), Some(refs)) = (slot_to_enter(fd), refs(to.index)) {
         refs.fetch_add(1, Ordering::AcqRel);
@@ -183,7 +184,7 @@ pub fn refer(fd: i32, to: Ref) {
     }
 }
 
-/// Records an epoll instance.
+/// Records that `fd` is an epoll instance. `index` is the index of its set.
 pub fn enter_epoll(fd: i32, index: u32) {
     if !process::is_borrowed()
         && let Some(slot) = slot_to_enter(fd)
@@ -192,7 +193,7 @@ pub fn enter_epoll(fd: i32, index: u32) {
     }
 }
 
-/// Removes the entry of `fd` and returns it.
+/// Removes the table's entry of `fd` and returns this entry.
 pub fn remove(fd: i32) -> Entry {
     match slot(fd) {
         Some(slot) => {
@@ -203,23 +204,23 @@ pub fn remove(fd: i32) -> Entry {
     }
 }
 
-/// Removes one reference to a connection from the count. Returns true if this process has none left.
+/// Decrements the count of this process's descriptors for the connection `index`. Returns true if none is left.
 pub fn release(index: u32) -> bool {
     refs(index).is_some_and(|refs| refs.fetch_sub(1, Ordering::AcqRel) == 1)
 }
 
-/// Returns the number of descriptors that this process has for a connection.
+/// Returns the number of descriptors that this process has for the connection `index`.
 pub fn references(index: u32) -> u32 {
     refs(index).map_or(0, |refs| refs.load(Ordering::Acquire))
 }
 
-/// Calls `each` for every descriptor of a connection. Makes no system call.
+/// Calls `each` for every descriptor of every connection. Makes no system call.
 pub fn for_each_conn(each: impl FnMut(i32, Ref)) {
     for_each_conn_if(|_| true, each);
 }
 
-/// Like [`for_each_conn`], but only for descriptors for which `is_wanted` returns true. The records of other connections are
-/// not read: in a forked child, each record that is read is a page fault.
+/// Like [`for_each_conn`], but only for descriptors for which `is_wanted` returns true. Does not read the records
+/// of other connections, because in a forked child the first read of a record may cause a page fault.
 pub(crate) fn for_each_conn_if(is_wanted: impl Fn(i32) -> bool, mut each: impl FnMut(i32, Ref)) {
     for_each_word(|fd, slot| {
         let word = slot.load(Ordering::Acquire);
@@ -234,7 +235,7 @@ pub(crate) fn for_each_conn_if(is_wanted: impl Fn(i32) -> bool, mut each: impl F
     });
 }
 
-/// Calls `each` for every descriptor of a followed epoll instance.
+/// Calls `each` for every descriptor of an epoll instance that a set serves, with the index of this set.
 pub(crate) fn for_each_epoll(mut each: impl FnMut(i32, u32)) {
     for_each_word(|fd, slot| {
         if let Entry::Epoll(index) = decode(slot.load(Ordering::Acquire)) {
@@ -244,34 +245,35 @@ pub(crate) fn for_each_epoll(mut each: impl FnMut(i32, u32)) {
 }
 
 per_engine! {
-    /// Set once a descriptor of a connection has been closed while the connection had others.
+    /// Set once a connection's descriptor has been closed that calls may have been using.
     static HAS_CLOSED: AtomicBool = AtomicBool::new(false);
 }
 
-/// Waits until no thread uses a descriptor that the program is about to close. The connection has other descriptors, and the
-/// entry of this one has been removed. A thread uses a descriptor only under the connection's lock, and [`current`] chooses it.
+/// Waits until no thread uses a descriptor that the program is about to close. The connection `at` has other
+/// descriptors. The closed descriptor's entry has already been removed. A thread uses a descriptor only under the
+/// connection's lock, and gets the descriptor from [`current`].
 pub(crate) fn finish_uses(at: Ref) {
-    // Set first: a thread that takes the lock after this thread finds the flag, and no entry.
+    // Set the flag first. A thread that takes the lock later finds the flag, and does not find the entry.
     note_closed();
     if at.conn.phase().may_be_on_vi() {
         drop(at.conn.lock());
     }
 }
 
-/// Notes that a descriptor is about to be closed that calls use.
+/// Records that a descriptor that calls may be using is about to be closed.
 pub(crate) fn note_closed() {
     HAS_CLOSED.store(true, Ordering::SeqCst);
 }
 
-/// Returns true if a call's descriptor may be closed by now.
+/// Returns true if a descriptor that a call uses may be closed by now.
 #[inline]
 pub(crate) fn may_be_closed() -> bool {
     HAS_CLOSED.load(Ordering::Relaxed)
 }
 
-/// Returns a descriptor of a connection, for the holder of its lock: `fd`, or another one if the program has closed `fd`
-/// meanwhile. The descriptor stays open for as long as the lock is held ([`finish_uses`]). A descriptor that the library has made
-/// for itself is returned unchanged.
+/// Returns a descriptor of the connection `at`. This is `fd`, or another descriptor if the program has closed `fd`.
+/// Call it under the connection's lock. The descriptor then stays open for as long as the caller holds the lock
+/// ([`finish_uses`]). A descriptor that the library has made for itself is returned unchanged.
 #[inline]
 pub(crate) fn current(fd: i32, at: Ref) -> i32 {
     if may_be_closed() { look_for_current(fd, at) } else { fd }
@@ -279,14 +281,14 @@ pub(crate) fn current(fd: i32, at: Ref) -> i32 {
 
 #[cold]
 fn look_for_current(fd: i32, at: Ref) -> i32 {
-    // A child on this process's memory has descriptors of its own.
+    // The table is not right for a child that runs on this process's memory with its own descriptors.
     if refers(fd, at) || process::is_elsewhere() {
         return fd;
     }
     descriptor_of(at.conn).unwrap_or(fd)
 }
 
-/// Returns a descriptor that this process has for a connection.
+/// Returns a descriptor that this process has for the connection `conn`.
 pub fn descriptor_of(conn: &Conn) -> Option<i32> {
     let mut found = None;
     for_each_conn(|fd, at| {

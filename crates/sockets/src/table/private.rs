@@ -1,4 +1,4 @@
-//! Descriptors of the library itself.
+//! The library's own descriptors, which are private.
 
 use super::slots::{for_each_word, slot, slot_to_enter};
 use super::word::{KIND, PRIVATE};
@@ -7,15 +7,16 @@ use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::fd;
 
-/// From now on the table records private descriptors.
+/// Makes the table record private descriptors from now on.
 pub fn start() {
     fd::observe(observe);
 }
 
-/// Adds a private descriptor to the table, or removes it.
+/// Adds a private descriptor to the table if `made` is true. Removes the descriptor if `made` is false.
 fn observe(fd: i32, made: bool) {
     if process::is_borrowed() {
-        // In a child of vfork with a descriptor table of its own, the number means nothing here.
+        // Ignore a descriptor of a vfork child with its own descriptor table. Its number means nothing in this
+        // process.
     } else if made {
         enter_private(fd);
     } else if let Some(slot) = slot(fd) {
@@ -28,11 +29,11 @@ fn observe(fd: i32, made: bool) {
     }
 }
 
-/// Records a descriptor of the library itself.
+/// Records a private descriptor.
 fn enter_private(fd: i32) {
     if let Some(slot) = slot_to_enter(fd) {
         let word = PRIVATE | u64::from(FORKS.load(Ordering::Relaxed));
-        // Counted before it is entered, so that a child forked in between does not close more than are counted.
+        // Count the descriptor before it is entered. A child forked in between closes at most the counted number.
         COUNT.fetch_add(1, Ordering::Relaxed);
         if slot.swap(word, Ordering::AcqRel) & KIND == PRIVATE {
             COUNT.fetch_sub(1, Ordering::Relaxed);
@@ -40,7 +41,8 @@ fn enter_private(fd: i32) {
     }
 }
 
-/// Returns true if `more` further private descriptors have free numbers, unless the program has taken these.
+/// Returns true if there are free numbers for `more` further private descriptors. Ignores numbers that the program
+/// has taken.
 pub(crate) fn has_room_for(more: usize) -> bool {
     COUNT.load(Ordering::Relaxed) as usize + more <= fd::private_numbers()
 }
@@ -52,12 +54,13 @@ per_engine! {
     static FORKS: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Called in a forked child, to distinguish inherited descriptors from the child's own.
+/// Counts a fork, to distinguish inherited private descriptors from the child's own. Called in a forked child.
 pub(crate) fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Calls `each` for every descriptor of the library that this process has inherited from its parent.
+/// Calls `each` for every private descriptor that this process has inherited from its parent. A second call finds
+/// no descriptor.
 pub(crate) fn for_each_inherited(mut each: impl FnMut(i32)) {
     let forks = u64::from(FORKS.load(Ordering::Relaxed));
     if forks == 0 {

@@ -1,10 +1,11 @@
-//! Memory of the table's words. Low numbers lie in a static, higher numbers in mapped chunks.
+//! Memory of the table's words. Words of low descriptor numbers lie in a static, words of higher numbers in mapped
+//! chunks.
 
 use crate::per_engine::{per_engine, per_engine_tables};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
-/// Number of descriptor numbers in the table. Sockets with higher numbers stay on TCP.
+/// Number of descriptor numbers that the table can record. Sockets with higher numbers stay on TCP.
 pub const FDS: usize = 1 << 20;
 
 /// Number of words in a chunk.
@@ -12,27 +13,27 @@ const CHUNK: usize = 4096;
 
 type Chunk = [AtomicU64; CHUNK];
 
-/// Number of words in a page.
+/// Number of words in a memory page.
 const PAGE: usize = 4096 / size_of::<AtomicU64>();
-/// Number of pages of the table.
+/// Number of memory pages of the table.
 const PAGES: usize = FDS / PAGE;
 
 per_engine_tables! {
-    /// Words of the numbers below [`CHUNK`].
+    /// Words of the descriptor numbers below [`CHUNK`].
     pub(super) static FIRST: Chunk = [const { AtomicU64::new(0) }; CHUNK];
-    /// Words of the higher numbers; null for a chunk without entries.
+    /// Words of the higher descriptor numbers. Null for a chunk that is not mapped.
     static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
 }
 per_engine! {
-    /// A bit for each page, set once a word in the page may have been entered. Other pages are not read, because the
-    /// first read of a page makes the kernel allocate it.
+    /// A bit for each memory page, set once a word in the page may have been entered. `for_each_word` does not read
+    /// other pages, because the first read of a page makes the kernel allocate the page.
     static TOUCHED: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];
-    /// Set once nothing may be entered in this process.
+    /// Set once no descriptor may be entered in this process.
     static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 }
 
-/// Stops all further entries. From now on the kernel alone serves new descriptors.
+/// Stops all further entries in the table. From now on the kernel alone serves new descriptors.
 pub fn close() {
     IS_CLOSED.store(true, Ordering::Relaxed);
 }
@@ -45,7 +46,7 @@ pub(super) fn slot(fd: i32) -> Option<&'static AtomicU64> {
     }
 }
 
-/// Returns the word of a number above the first chunk; `None` if its chunk is not mapped.
+/// Returns the word of a descriptor number above the first chunk. `None` if the number's chunk is not mapped.
 #[inline]
 fn slot_above(fd: i32) -> Option<&'static AtomicU64> {
     let number = fd as u32 as usize;
@@ -54,7 +55,7 @@ fn slot_above(fd: i32) -> Option<&'static AtomicU64> {
     unsafe { chunk.as_ref() }.map(|chunk| &chunk[number % CHUNK])
 }
 
-/// Returns the word of `fd`, and maps its chunk first if needed.
+/// Returns the word of `fd`, to enter a descriptor. Maps the word's chunk if needed.
 pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     if IS_CLOSED.load(Ordering::Relaxed) {
         return None;
@@ -62,8 +63,8 @@ pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     let page = fd as u32 as usize / PAGE;
     let (touched, bit) = (TOUCHED.get(page / 64)?, 1 << (page % 64));
     if touched.load(Ordering::Relaxed) & bit == 0 {
-        // SYNC: comes before the caller's Release store of the word. A thread that has loaded the word with Acquire
-        // then finds this bit in `for_each_word`.
+        // SYNC: this store comes before the caller's Release store of the word. A thread that has loaded the word
+        // with Acquire then finds this bit in `for_each_word`.
         touched.fetch_or(bit, Ordering::Release);
     }
     if let Some(slot) = slot(fd) {
@@ -72,12 +73,12 @@ pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     let place = CHUNKS.get(fd as u32 as usize / CHUNK)?;
     let mapping = Mapping::private(size_of::<Chunk>()).ok()?;
     let base = mapping.base().cast();
-    // SYNC: Release publishes the mapping; `slot_above` loads it with Acquire.
+    // SYNC: Release publishes the mapped chunk; `slot_above` loads the pointer with Acquire.
     if place
         .compare_exchange(core::ptr::null_mut(), base, Ordering::AcqRel, Ordering::Acquire)
         .is_ok()
     {
-        // The mapping lasts as long as the process.
+        // Keep the mapping for as long as the process lives.
         core::mem::forget(mapping);
     }
     slot(fd)

@@ -1,4 +1,4 @@
-//! Asks the kernel which descriptors are the socket of a connection, independently of the table.
+//! Asks the kernel which descriptors are the socket of a connection. Does not rely on the table.
 
 use super::slots::{FDS, slot};
 use super::word::decode;
@@ -8,16 +8,16 @@ use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::call;
 
-/// Returns true if a descriptor is a connection's socket. Asks the kernel. The table may be wrong if the program has
-/// closed and reopened the number by its own system calls. The table may also be wrong in a child with a descriptor
-/// table of its own.
+/// Returns true if `fd` is the socket of the connection `conn`. Asks the kernel. The table may be wrong if the
+/// program has closed and reopened the number by its own system calls. The table may also be wrong in a child with
+/// its own descriptor table.
 pub(crate) fn is_socket_of(fd: i32, conn: &Conn) -> bool {
     let cookie = conn.cookie.load(Ordering::Relaxed);
     cookie != 0 && sovia_sys::diag::cookie(fd) == Ok(cookie)
 }
 
-/// Returns the connection of this process whose socket `fd` is, and another descriptor of this connection. Asks the
-/// kernel.
+/// Returns the connection of this process that has the same socket as `fd`, with another descriptor of this
+/// connection. Asks the kernel.
 pub(crate) fn conn_of_socket(fd: i32) -> Option<(i32, Ref)> {
     let cookie = sovia_sys::diag::cookie(fd).ok()?;
     let mut found = None;
@@ -30,32 +30,32 @@ pub(crate) fn conn_of_socket(fd: i32) -> Option<(i32, Ref)> {
     found
 }
 
-/// Like [`get`](super::get), in a child that runs on this process's memory with a descriptor table of its own. An entry
-/// is valid there only if the number still is the same socket.
+/// Like [`get`](super::get), for a child that runs on this process's memory with its own descriptor table. A
+/// connection's entry is valid in the child only if `fd` is still the connection's socket.
 #[cold]
 #[inline(never)]
 pub(super) fn get_elsewhere(fd: i32) -> Entry {
     match slot(fd).map(|slot| decode(slot.load(Ordering::Acquire))) {
         Some(Entry::Conn(at)) if is_socket_of(fd, at.conn) => Entry::Conn(at),
-        // The child needs private descriptors until it executes a program: they pass unread bytes on.
+        // The child uses private descriptors to pass on unread bytes, until it executes a program.
         Some(Entry::Private) => Entry::Private,
         _ => Entry::Foreign,
     }
 }
 
 per_engine! {
-    /// Set once a child on this process's memory has given a connection another number.
+    /// Set once a child on this process's memory has made another descriptor for a connection.
     static HAS_ALIASES: AtomicBool = AtomicBool::new(false);
 }
 
-/// Records that a child on this process's memory has given a connection another number. The table does not contain this
-/// number.
+/// Records that a child on this process's memory has made another descriptor for a connection. The table does not
+/// contain this descriptor.
 pub fn note_alias() {
     HAS_ALIASES.store(true, Ordering::Relaxed);
 }
 
-/// Calls `each` for every descriptor that may be the socket of a connection of this process. The caller is a child on
-/// this process's memory with a descriptor table of its own. [`is_socket_of`] asks the kernel to be certain.
+/// Calls `each` for every descriptor that may be the socket of a connection of this process. For a child that runs
+/// on this process's memory with its own descriptor table. To be certain, ask the kernel by [`is_socket_of`].
 pub(crate) fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     if !HAS_ALIASES.load(Ordering::Relaxed) {
         return for_each_conn(each);
@@ -86,9 +86,9 @@ pub(crate) fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     }
 }
 
-/// Returns a number that no open descriptor reaches.
+/// Returns a number that is higher than all open descriptors of the caller.
 fn highest() -> i32 {
     let limit = sovia_sys::call::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(FDS as u64);
-    // Descriptors above a lowered limit may still exist, but they are few. So at least 64 Ki numbers are checked.
+    // Check at least 64 Ki numbers. Descriptors above a lowered limit may still exist, but they are few.
     (limit.max(1 << 16) as usize).min(FDS) as i32
 }

@@ -1,8 +1,8 @@
-//! TCP sockets without a connection, recorded to save a question to the kernel.
+//! TCP sockets without a connection. The table records these sockets, so that Sovia need not ask the kernel.
 //!
-//! A socket that this process has made is *fresh* under two conditions. No other program can have got it, and no option
-//! that matters to a VI has been set. Then its connection has the kernel's default options, and this process receives
-//! its bytes.
+//! A socket that this process has made is *fresh* under two conditions. No other process can have got the socket.
+//! No socket option that matters to a VI has been set. A connection of a fresh socket has the kernel's default
+//! options, and only this process receives its bytes.
 
 use super::slots::FIRST;
 use super::word::{KIND, TCP};
@@ -10,12 +10,13 @@ use crate::per_engine::per_engine;
 use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Bit in a TCP socket's word. The socket is fresh if the count in the lower half is the current one.
+/// Bit in a TCP socket's word. If the bit is set, the socket is fresh as long as the word's lower half equals
+/// `SHARED`.
 const FRESH: u64 = 1 << 55;
 
 per_engine! {
-    /// Number of times that other processes may have got sockets of this one. This happens at a fork, at an exec, and
-    /// when descriptors are duplicated or sent.
+    /// Number of times that other processes may have got sockets of this process. This happens at a fork, at an
+    /// exec, and when descriptors are duplicated or sent.
     static SHARED: AtomicU32 = AtomicU32::new(0);
 }
 
@@ -23,7 +24,7 @@ fn fresh_word() -> u64 {
     TCP | FRESH | u64::from(SHARED.load(Ordering::Relaxed))
 }
 
-/// Records that `fd` is a TCP socket without a connection, or a listener.
+/// Records that `fd` is a TCP socket without a connection, or a listener. The socket does not count as fresh.
 pub fn note_tcp(fd: i32) {
     if !process::is_borrowed()
         && let Some(slot) = FIRST.get(fd as u32 as usize)
@@ -32,14 +33,14 @@ pub fn note_tcp(fd: i32) {
     }
 }
 
-/// Records a TCP socket that this process has just made.
+/// Records that `fd` is a TCP socket that this process has just made.
 pub fn note_new_tcp(fd: i32) {
     if process::is_borrowed() {
         return;
     }
     if let Some(slot) = FIRST.get(fd as u32 as usize) {
         let before = slot.load(Ordering::Relaxed);
-        // The number's last descriptor may have been closed without a hook.
+        // The entry may be left from an earlier descriptor with this number, which was closed without a hook.
         if before == 0 || before & KIND == TCP {
             let _ =
                 slot.compare_exchange(before, fresh_word(), Ordering::AcqRel, Ordering::Relaxed);
@@ -47,16 +48,16 @@ pub fn note_new_tcp(fd: i32) {
     }
 }
 
-/// Removes the record of a TCP socket that is about to be closed.
+/// Removes the record of the TCP socket `fd`, which is about to be closed.
 #[inline]
 pub fn forget_tcp(fd: i32) {
     replace(fd, 0);
 }
 
-/// Records that an option that matters to a VI has been set on the socket.
+/// Records that an option that matters to a VI has been set on the socket `fd`.
 pub fn note_option_of_tcp(fd: i32) {
     if process::is_borrowed() {
-        // The parent has the same socket.
+        // The parent has the same socket, under a number that this process does not know.
         note_shared();
     } else {
         replace(fd, TCP);
@@ -73,18 +74,18 @@ fn replace(fd: i32, word: u64) {
     }
 }
 
-/// Records that other processes may have got sockets of this one. No socket made so far is fresh any more.
+/// Records that other processes may have got sockets of this process. No socket made so far is fresh any more.
 pub fn note_shared() {
     SHARED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns true if `fd` is a TCP socket. Asks the kernel if the table has no record.
+/// Returns true if `fd` is a TCP socket. Asks the kernel if the table has no record of `fd`.
 pub fn is_tcp(fd: i32) -> bool {
     is_noted_tcp(fd) || sovia_sys::call::is_tcp(fd)
 }
 
-/// Returns true if the table records `fd` as a TCP socket. No call that Sovia sees has given the number to another
-/// descriptor since.
+/// Returns true if the table records `fd` as a TCP socket. The record is right unless the program has closed `fd`
+/// without a hook.
 pub fn is_noted_tcp(fd: i32) -> bool {
     let slot = FIRST.get(fd as u32 as usize);
     slot.is_some_and(|slot| slot.load(Ordering::Acquire) & KIND == TCP) && !process::is_elsewhere()
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn a_socket_is_fresh_until_another_process_may_have_it_or_an_option_is_set() {
         process::own();
-        // No other test has this number.
+        // No other test uses this number.
         let fd = FIRST.len() as i32 - 7;
         note_tcp(fd);
         assert!(is_noted_tcp(fd) && !is_fresh_tcp(fd));

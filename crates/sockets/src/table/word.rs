@@ -8,7 +8,7 @@ pub(super) const KIND: u64 = 0xff << 56;
 pub(super) const CONN: u64 = 1 << 56;
 pub(super) const EPOLL: u64 = 2 << 56;
 pub(super) const PRIVATE: u64 = 3 << 56;
-/// A TCP socket without a connection. The kernel knows everything else about the socket.
+/// Kind of a TCP socket without a connection. The word says nothing else about the socket except if it is fresh.
 pub(super) const TCP: u64 = 4 << 56;
 
 impl Ref {
@@ -35,8 +35,8 @@ pub(super) fn decode(word: u64) -> Entry {
     }
 }
 
-/// Returns the connection of a word if it lies in the family's first chunk. Every call uses this function, so it is
-/// short. `None` for all other words.
+/// Returns the connection that `word` means, if the connection lies in the family's first chunk. `None` for all
+/// other words. Short, because every call uses this function.
 #[inline(always)]
 pub(super) fn conn_at_once(word: u64) -> Option<Ref> {
     if word & KIND == CONN && process::is_at_home() {
