@@ -1,10 +1,10 @@
 //! The progress thread: watches the kernel sockets.
 //!
-//! A thread that waits for a VI sleeps on memory. Events of the kernel socket (the peer's end, its death, bytes on TCP)
-//! do not reach such a thread. So each process has one progress thread. This thread sleeps in epoll until a kernel
-//! socket has an event, and passes the event on. The progress thread also watches for deaths of peers ([`deaths`]),
-//! which a kernel socket does not always report. And it answers a peer that revokes a direction while the program
-//! computes ([`crate::fallback`]).
+//! A thread that waits for a VI sleeps on memory. Events of the kernel socket (the peer's end of stream, the peer's
+//! death, bytes on TCP) do not wake such a thread. So each process has one progress thread. The progress thread
+//! sleeps in epoll until a kernel socket has an event, and passes the event on. The progress thread also watches
+//! for deaths of peers ([`deaths`]), which a kernel socket does not always report. While the program computes, the
+//! progress thread answers peers that revoke a direction ([`crate::fallback`]).
 
 mod deaths;
 mod review;
@@ -26,38 +26,38 @@ use sovia_sync::hazard::User;
 use sovia_sys::{call, clock, poll, process};
 
 per_engine! {
-    /// Incremented in each round. A thread that sees a change knows that the progress thread runs.
+    /// Number of rounds. A thread that sees a change knows that the progress thread runs.
     static ROUNDS: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Events of a kernel socket that report the peer's end.
+/// Events of a kernel socket that report the peer's end of stream or an error.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// Epoll token of the agent that watches packet filters, among the tokens of kernel sockets.
+/// Epoll token of the connection to the agent that watches packet filters. Other tokens name kernel sockets.
 const FILTERS: u64 = deaths::DEATH - 1;
 
-/// Time in nanoseconds between two checks whether the program's threads have all ended.
+/// Interval in nanoseconds between two checks if the program's threads have all ended.
 const ALONE_NS: u64 = 20_000_000;
 
-/// Makes the progress thread run this module's code from now on.
+/// Makes the progress thread run the rounds of this module from now on.
 pub(crate) fn start() {
     kernel_sockets::served_by(run);
     kernel_sockets::served_by_callers(by_caller);
 }
 
-/// Ends the thread before a fork, so that a single-threaded program counts as such for the kernel too. The program's
-/// next call that looks or is about to sleep starts the thread again.
+/// Ends the progress thread before a fork. So the kernel, too, sees one thread in a single-threaded program. The
+/// program's next call that checks or sleeps starts the progress thread again.
 ///
-/// The thread stays if the program has more threads, or if the thread has pending work. The thread also stays while an
-/// epoll instance has connections on their VIs. A child may use the instance, and then needs [`epoll::leave_shared`]
-/// here. Meanwhile the program may sleep in a call that does not look.
+/// The progress thread stays if another thread exists, or if the progress thread has pending work. The thread also
+/// stays while an epoll instance has connections with VIs. A child may use this instance, and then the parent needs
+/// a thread that runs [`epoll::leave_shared`], even if the program sleeps in the kernel.
 pub(crate) fn end_for_fork() {
     let is_only = thread::count() == 1 && thread::all_end_when_told() && kernel_sockets::is_here();
     if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
         return;
     }
-    // Signals are deferred. If a handler left this block by `longjmp`, or waited in it, the process would lack its
-    // progress thread without any call noticing.
+    // Signals are deferred in this block. If a handler left the block by `longjmp`, or waited in it, the process
+    // would lack its progress thread and no call would notice.
     process::without_signals(|| {
         kernel_sockets::keep_instance();
         if thread::stop_soon(kernel_sockets::ring) {
@@ -69,7 +69,8 @@ pub(crate) fn end_for_fork() {
     });
 }
 
-/// Returns the time in nanoseconds until the thread continues pending work. `None` if no work is pending.
+/// Returns the time in nanoseconds until the progress thread must continue pending work. `None` if no work is
+/// pending.
 fn work() -> Option<u64> {
     let begun = answer::pause().or_else(keep::pause).or_else(pair::pause);
     let pauses = [combine::pause(), linger::pause(), deaths::pause(), fallback::pause()];
@@ -77,19 +78,19 @@ fn work() -> Option<u64> {
 }
 
 per_engine! {
-    /// Thread that does a round in place of the progress thread; 0 for none.
+    /// Thread that does a round in place of the progress thread; 0 if no thread does.
     static ROUND_OF: AtomicU32 = AtomicU32::new(0);
-    /// Time of the next look at all connections in such a round.
+    /// Time of the next audit of all connections in a round by a caller.
     static AUDIT_AT: AtomicU64 = AtomicU64::new(0);
 }
 
 per_engine_tables! {
-    /// Generation and end that a round has already reported, by the connection's index.
+    /// Generation and end events that a round by a caller has last reported, by the connection's index.
     static SEEN: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
-/// Does a round of the progress thread's work in a calling thread that is about to sleep or has found nothing. Only one
-/// thread at a time does a round, and no handler interrupts it.
+/// Does a round of the progress thread's work in the calling thread, which is about to sleep or has found nothing.
+/// Only one thread at a time does a round, and no signal handler interrupts the round.
 fn by_caller() {
     let me = User::me().word();
     let taken = ROUND_OF.load(Ordering::Relaxed);
@@ -103,7 +104,8 @@ fn by_caller() {
     }
 }
 
-/// Asks the kernel only through the connections' descriptors: the process may have no room for another descriptor.
+/// Does the round. Asks the kernel only through the connections' descriptors, because the process may have no room
+/// for another descriptor.
 fn round_of_caller() {
     let mut all = Vec::new();
     table::for_each_conn(|fd, at| {
@@ -112,9 +114,9 @@ fn round_of_caller() {
         }
     });
     for (fd, at) in all {
-        // Each look asks the kernel itself.
+        // Each later check of the connection asks the kernel itself.
         at.conn.set(flag::KERNEL_SOCKET);
-        // A forked relative's progress thread may have seen the end, and notified no thread of this process.
+        // Another process's progress thread may have taken the end's event, and notified no thread of this process.
         if let Some(events) = end_seen_first(fd, at) {
             kernel_socket_event(kernel_sockets::token(at.index, at.generation, fd), events);
         }
@@ -134,7 +136,7 @@ fn round_of_caller() {
     serve();
 }
 
-/// Removes peers that have died.
+/// Removes the pairs of peers that have died.
 fn collect_pairs() {
     if pair::collect(sets::forget_pair) {
         meeting::withdraw_from_dead();
@@ -156,16 +158,17 @@ fn serve() {
     if fallback::go_on_coming() {
         epoll::leave_shared();
     }
-    // The peer that rang wants a path changed, or bytes have waited for room on TCP.
+    // Answer the peer that rang if it wants a path changed. Also send bytes that have waited for room on TCP.
     answer::serve();
 }
 
-/// Returns the events of a kernel socket's end, once for each end. A second report would be a false edge.
+/// Returns the events that report the end of stream on a kernel socket. Returns them once for each state, because a
+/// second report would be a false edge.
 fn end_seen_first(fd: i32, at: Ref) -> Option<u32> {
     let state = call::tcp_state(fd).filter(|state| state.peer_has_ended())?;
     let hangs_up = if state.is_closed() { libc::EPOLLHUP } else { 0 };
     let events = (libc::EPOLLRDHUP | hangs_up) as u32;
-    // Both events fit in the lower sixteen bits.
+    // Both bits fit in the lower sixteen bits.
     let seen = at.generation << 16 | events & 0xffff;
     (SEEN.get(at.index as usize)?.swap(seen, Ordering::Relaxed) != seen).then_some(events)
 }
@@ -183,7 +186,8 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     if kernel_sockets::keeps_instance() {
         return core::ptr::null_mut();
     }
-    // A connection made meanwhile finds that the thread is missing, or this check finds the connection.
+    // Look for connections that began meanwhile. Such a connection finds that the thread is missing, or this check
+    // finds the connection.
     if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
         kernel_sockets::restart();
     }
@@ -191,14 +195,14 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     core::ptr::null_mut()
 }
 
-/// Next step after a round.
+/// Next step of the progress thread after a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Another round.
+    /// The thread does another round.
     Another,
-    /// The end of the thread: nothing is left to watch, or another thread has stopped it.
+    /// The thread ends, because nothing is left to watch or another thread has stopped it.
     Idle,
-    /// The end of the thread without cleanup: the process ends, or the program has closed the epoll instance.
+    /// The thread ends without cleanup, because the process ends or the program has closed the epoll instance.
     Gone,
 }
 
@@ -207,16 +211,18 @@ pub(crate) enum After {
 pub(crate) struct Rounds {
     /// The epoll instance with the kernel sockets and the doorbell.
     watching: i32,
-    /// Time of the next look at all connections; `None` while there are no connections.
+    /// Time of the next audit of all connections; `None` while there are no connections.
     audit: Option<u64>,
-    /// Identifies the connection to the agent that watches packet filters, as added to the instance.
+    /// Identifies the connection to the agent that watches packet filters. This connection is in the epoll
+    /// instance.
     filters: u32,
-    /// Count of peers whose deaths the instance reports ([`peers::added`]).
+    /// Count of peers whose deaths the epoll instance reports ([`peers::added`]).
     watched: Option<u32>,
 }
 
 impl Rounds {
-    /// Begins rounds over an epoll instance. The thread is started for a connection, so an audit is scheduled.
+    /// Begins rounds over the epoll instance `watching`. The thread is started for a connection, so an audit is
+    /// scheduled.
     pub(crate) fn begin(watching: i32) -> Rounds {
         Rounds {
             watching,
@@ -246,12 +252,12 @@ impl Rounds {
         let n = match poll::epoll_wait(self.watching, &mut events, timeout, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
-            // The program has closed the library's epoll descriptor.
+            // The program has closed Sovia's epoll descriptor.
             Err(_) => return After::Gone,
         };
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         let death = events[..n].iter().any(|event| event.u64 == deaths::DEATH);
-        // Checks for dead peers only if one may have died. The check costs system calls for each peer, and most
+        // Check for dead peers only if a peer may have died. The check costs system calls for each peer, and most
         // connections end while their peers live.
         if death || n == 0 || ends && peers::any_has_died() {
             collect_pairs();
@@ -283,7 +289,7 @@ impl Rounds {
         let now = clock::now_ns();
         let due = self.audit.is_some_and(|at| at <= now);
         if (due || thread::may_be_alone()) && thread::are_alone() {
-            // The process ends with its program's last thread, as it would without the library's threads.
+            // End the process with its program's last thread, as if Sovia's threads did not exist.
             thread::end();
             handler::nudge_all();
             return After::Gone;
@@ -292,15 +298,15 @@ impl Rounds {
             kernel_sockets::may_stop_audits();
             let goes_on = look_from_time_to_time(now) || kept::is_off();
             self.audit = goes_on.then_some(now + audit::PERIOD_NS);
-            // (This thread itself must unmap a pair that was left while the thread used it.)
+            // This thread goes on if it must still unmap a pair.
             let is_done =
                 !has_pairs() && pair::pause().or_else(linger::pause).is_none() && !kept::is_off();
             if pause == left && thread::count() == 1 && is_done {
-                // Nothing is left to watch for now.
+                // The thread ends, because nothing is left to watch for now.
                 return After::Idle;
             }
         } else if self.audit.is_none() {
-            // A new connection has woken the thread.
+            // A new connection has woken the thread, so schedule an audit.
             self.audit = Some(now + audit::PERIOD_NS);
         }
         serve();
@@ -310,7 +316,7 @@ impl Rounds {
 
 #[cfg(test)]
 per_engine! {
-    /// Rounds of an engine whose progress thread leaves them to the caller of [`round`].
+    /// Rounds of an engine without a progress thread. The caller of [`round`] does the rounds.
     static BY_HAND: std::sync::Mutex<Option<Rounds>> = std::sync::Mutex::new(None);
 }
 
@@ -323,7 +329,7 @@ pub(crate) fn start_by_hand() {
     kernel_sockets::served_by(end);
 }
 
-/// Does one round of the thread's work, without waiting.
+/// Does one round of the progress thread's work, without waiting.
 #[cfg(test)]
 pub(crate) fn round() {
     if let Some(watching) = kernel_sockets::watching() {
@@ -333,7 +339,7 @@ pub(crate) fn round() {
     }
 }
 
-/// Called when a thread of the program leaves. Afterwards the library's threads may be the only ones.
+/// Wakes the progress thread to check if only Sovia's threads are left. Called when a thread of the program leaves.
 pub(crate) fn leaving() {
     thread::leaving();
     if thread::count() != 0 {
@@ -353,7 +359,7 @@ fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
     sets::look_for_gone();
-    // Checked here too, because a forked relative with other doorbells cannot ring this process.
+    // Check here too, because a forked relative with other doorbells cannot ring this process.
     epoll::leave_shared();
     let mut stalled = Vec::new();
     let mut falling_back = Vec::new();
@@ -376,8 +382,8 @@ fn audit_all(now: u64) -> bool {
                 if found == Finding::Corrupt || pair.suspect.load(Ordering::Relaxed) {
                     listeners::tell_own(conn);
                 } else {
-                    // An edge-triggered set has been notified, or is about to be. A second notification would be a
-                    // false edge.
+                    // An edge-triggered epoll set has been notified, or is about to be. A second notification would
+                    // be a false edge.
                     listeners::wake_own(conn);
                 }
                 untold = true;
@@ -396,7 +402,8 @@ fn audit_all(now: u64) -> bool {
         });
     }
     deaths::look_again();
-    // After the connections: memory of a connection that ends meanwhile is returned at the next audit.
+    // Free memory after the audit of the connections. Memory of a connection that ends meanwhile is freed at the
+    // next audit.
     pair::each(|_, pair| any |= pair.give_back());
     any
 }
@@ -404,7 +411,7 @@ fn audit_all(now: u64) -> bool {
 fn kernel_socket_event(token: u64, events: u32) {
     let Some(conn) = kernel_sockets::conn_of(token) else { return };
     let has = |wanted: i32| events & wanted as u32 != 0;
-    // Bytes and room on TCP are events only for a direction on TCP. For a direction on the VI, a report would be a
+    // Report bytes and room on TCP only for a direction on TCP. For a direction on the VI, the report would be a
     // false edge.
     let bytes = has(libc::EPOLLIN) && conn.rx() != Rx::Vi;
     let room = has(libc::EPOLLOUT) && conn.tx() != Tx::Vi;
@@ -418,7 +425,7 @@ fn kernel_socket_event(token: u64, events: u32) {
         return;
     }
     conn.set(flag::KERNEL_SOCKET | flag::ENDED);
-    // The connection may have ended meanwhile, and its slot may have another connection.
+    // The connection may have ended meanwhile, and its slot may hold another connection.
     let Some(mut guard) = conn.attached().filter(|_| kernel_sockets::conn_of(token).is_some())
     else {
         return;
@@ -426,18 +433,18 @@ fn kernel_socket_event(token: u64, events: u32) {
     if conn.has(flag::REFLECTED) {
         reflected::kernel_socket_ended(&guard);
     }
-    // After a reset, the library itself has shut the half that hangs up.
+    // After a reset, Sovia itself has shut the sending half, which causes the hang-up event.
     let has_reset = conn.has(flag::RESET);
     let hangs_up = has(libc::EPOLLHUP) && !has_reset && !conn.has(flag::SHUT_WR);
     let is_orderly = !has(libc::EPOLLERR) && !hangs_up;
-    // An orderly end that was reported before, or that the VI reports, is not reported again: that would be a false
-    // edge. A half that the program itself has shut is not the peer's end.
+    // Report an orderly end only once. A second report, or a report besides the VI's own, would be a false edge. A
+    // half that the program itself has shut is not the peer's end.
     let is_reported = !conn.has(flag::SHUT_RD) && replace(&mut guard.own.is_end_reported, true);
     let is_old = is_orderly && (is_reported || !has_reset && ending::is_announced(&guard));
-    // After a reset, neither bytes nor room come.
+    // After a reset, the kernel socket reports no more bytes and no more room.
     let is_over = is_old && has_reset;
-    // A kernel socket that has ended shows its end with every later event. A call that found no bytes or no room must
-    // still be notified of these.
+    // A kernel socket that has ended shows its end with every later event. A call that found no bytes or no room
+    // must still be notified of new bytes or room.
     if (bytes || room) && !is_over || !is_old {
         listeners::tell_all(&guard);
     } else {

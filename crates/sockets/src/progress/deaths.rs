@@ -1,4 +1,4 @@
-//! Detects deaths of peers that their kernel sockets do not report.
+//! Detects deaths of peers that kernel sockets do not report.
 
 use crate::conn::{Conn, flag};
 use crate::pair::{self, Pair};
@@ -9,34 +9,34 @@ use crate::{family, meeting, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::clock;
 
-/// Epoll token of a descriptor that reports a peer's death, among the tokens of kernel sockets and the doorbell.
+/// Epoll token of descriptors that report a peer's death. Other tokens name kernel sockets and the doorbell.
 pub(super) const DEATH: u64 = u64::MAX - 1;
 
-/// Interval in nanoseconds between looks at the sockets of a dying process. A process that dies closes its descriptors
-/// one after the other. So a socket may still be open after the process has left the segment. The socket's own events
-/// must come first.
+/// Interval in nanoseconds between checks of a dead peer's sockets. A process that dies closes its descriptors one
+/// after the other. So a socket may still be open after the process has left the segment. The events of this socket
+/// must be reported before the peer's death.
 const CLOSING_NS: u64 = 2_000_000;
-/// Time in nanoseconds after which such a socket counts as closed. A process that has left the segment but holds a
-/// socket for longer has executed another program. That program cannot use the VI.
+/// Time in nanoseconds after which a dead peer's sockets count as closed. If a socket is still open then, the peer
+/// has executed another program. That program cannot use the VI.
 const CLOSED_NS: u64 = 1_000_000_000;
 per_engine! {
-    /// Set while a peer is closing its sockets.
+    /// Set while a dead peer's sockets are still open.
     static CLOSING: AtomicBool = AtomicBool::new(false);
 }
 
-/// Returns the time in nanoseconds until the next look at sockets that are being closed. `None` if no socket is.
+/// Returns the time in nanoseconds until the next check of dead peers' sockets. `None` if no such socket is open.
 pub(super) fn pause() -> Option<u64> {
     CLOSING.load(Ordering::Relaxed).then_some(CLOSING_NS)
 }
 
-/// Looks at sockets that are being closed.
+/// Checks the connections of dead peers again, if sockets of such peers were open.
 pub(super) fn go_on() {
     if CLOSING.load(Ordering::Relaxed) {
         look_around();
     }
 }
 
-/// Makes the epoll instance report the deaths of peers that were added.
+/// Makes the epoll instance report the deaths of peers that were added since the last call.
 pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     let added = peers::added();
     if *seen != Some(added) {
@@ -45,8 +45,8 @@ pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     }
 }
 
-/// Checks which peers have died, and checks their connections. Forked relatives of a dead peer may hold some
-/// connections, and those connections end only with the last relative.
+/// Checks which peers have died, and checks the connections with these peers. If forked relatives of a dead peer
+/// hold a connection, the connection ends only with the last of them.
 pub(super) fn look_around() {
     let now = clock::now_ns();
     peers::look(now, |process| {
@@ -61,14 +61,15 @@ pub(super) fn look_around() {
     CLOSING.store(closing, Ordering::Relaxed);
 }
 
-/// Repeats [`look_around`] if any peer has died.
+/// Calls [`look_around`] again if the last check found a dead peer.
 pub(super) fn look_again() {
     if peers::any_has_died() {
         look_around();
     }
 }
 
-/// Returns true if connections are left that are being closed.
+/// Records which connections of the pair have lost their peer. Returns true if a dead peer's sockets are still
+/// open.
 fn look_at_pair(pair: &Pair, now: u64) -> bool {
     let (closing, closed) = match peers::life(pair.peer) {
         Life::Alive => return false,
@@ -78,8 +79,8 @@ fn look_at_pair(pair: &Pair, now: u64) -> bool {
     let mut left = false;
     pair.each_conn(|conn| {
         let Some(conn) = family::conn(conn) else { return };
-        // Read first: when the kernel answers, the record may belong to another connection, on another pair with the
-        // same index.
+        // Read the generation before asking the kernel. Meanwhile the record may get another connection, on another
+        // pair with the same index.
         let generation = conn.generation();
         if !conn.is_attached() || conn.has(flag::DEAD) {
             return;
@@ -93,11 +94,11 @@ fn look_at_pair(pair: &Pair, now: u64) -> bool {
     left
 }
 
-/// Checks a connection whose sender has had no room for a while.
+/// Checks if the peer of a connection is dead. Called for a connection whose sender has had no room for a while.
 pub(super) fn look_at_stalled(conn: &Conn) {
     let generation = conn.generation();
     if conn.has(flag::REFLECTED) {
-        // A NIC reports the peer's death.
+        // For this connection, the NIC in software reports the peer's death.
         return;
     }
     if !peer_is_held(conn) {
@@ -105,8 +106,8 @@ pub(super) fn look_at_stalled(conn: &Conn) {
     }
 }
 
-/// Records that no process holds the other end of a connection. Does nothing if the record has another generation, or
-/// if `is_pair` rejects its pair.
+/// Records that no process holds the other end of the connection. Does nothing if the record has another generation
+/// by now, or if `is_pair` returns false for its pair.
 fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
     if let Some(mut guard) = conn.attached()
         && conn.is_generation(generation)
@@ -116,8 +117,8 @@ fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
     }
 }
 
-/// Returns true if any process holds the other end of a connection. Also true if this process has no descriptor to ask
-/// the kernel with.
+/// Returns true if any process holds the other end of the connection. Also returns true if this process has no
+/// descriptor by which to ask the kernel.
 fn peer_is_held(conn: &Conn) -> bool {
     table::descriptor_of(conn).is_none_or(|fd| meeting::peer_is_held(conn, fd))
 }

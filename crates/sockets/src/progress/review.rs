@@ -1,5 +1,5 @@
-//! Moves connections back to TCP while a rule or a packet filter keeps them there. Lets them leave TCP again
-//! afterwards.
+//! Moves connections to TCP when a rule, `sovia off` or a packet filter begins to keep them there. When this reason
+//! ends, lets the connections leave TCP again.
 
 use crate::conn::Phase;
 use crate::fallback::{self, Cause};
@@ -7,7 +7,7 @@ use crate::table::{self, Ref};
 use crate::{epoll, kept, meeting};
 use core::sync::atomic::Ordering;
 
-/// Checks all connections of this process if a reason to stay on TCP has changed.
+/// Checks all connections of this process, if a reason to keep connections on TCP has changed.
 pub(super) fn after_change() {
     if !kept::take_change() {
         return;
@@ -22,11 +22,11 @@ pub(super) fn after_change() {
                     fallback::soon(fd, at, Cause::Kept(reason));
                 }
             }
-            // The next transfers check whether the connection may have a VI now.
+            // Make the next transfers check if the connection may have a VI now.
             Phase::Candidate if conn.approach.kept_for().is_some() => {
                 conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
             }
-            // The next call lets a connection that fell back try a rendezvous again.
+            // Make the next call try another rendezvous, for a connection that fell back to TCP.
             Phase::Plain => {
                 let seen = conn.again.load(Ordering::Relaxed);
                 if seen != 0 {
