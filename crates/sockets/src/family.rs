@@ -1,15 +1,14 @@
 //! Connections of a family: a process that was started by exec, and all processes forked from it.
 //!
-//! Forked processes share their sockets, so Sovia's data on a socket must be shared as well. The data lies in mappings
-//! at the same address in each process of the family. No peer can reach these mappings. The first mapping is made with
-//! the first recorded connection, and further ones when needed. A process that was forked before has its own memory,
-//! and shares no recorded socket. A process forked later shares the mappings that existed at the fork. Mappings that it
-//! makes later belong to it and to its later children.
+//! Forked processes share their sockets, so Sovia's data on a socket must be shared as well. The data lies in
+//! mappings at the same address in each process of the family. No peer can reach these mappings. The first recorded
+//! connection makes the first mapping, and more mappings follow when needed. A process shares the mappings that
+//! existed when it was forked. Mappings that a process makes later belong to this process and its later children.
 //!
 //! The mappings lie in files, which other processes can read (`files`).
 //!
-//! A slot is taken by setting its bit, which lies in the slot's own chunk. The generation distinguishes successive uses
-//! of a slot.
+//! To take a slot, a process sets the slot's bit, which lies in the slot's own chunk. The generation distinguishes
+//! successive uses of a slot.
 
 mod files;
 
@@ -40,7 +39,7 @@ struct Header {
     legend: files::Words,
 }
 
-/// Number of words between the bits and the schema.
+/// Number of words between `used` and the schema.
 const GAP: usize = board::AT / 8 - WORDS;
 
 /// A mapping: slots, and a bit for each taken slot.
@@ -50,17 +49,17 @@ struct Chunk {
     conns: [Conn; CHUNK],
 }
 
-/// The first mapping.
+/// The first mapping: a chunk, and data that the family has only once.
 #[repr(C)]
 struct First {
     chunk: Chunk,
-    /// Processes that use each followed epoll instance.
+    /// Processes that use each epoll instance in which Sovia serves connections.
     set_users: [AtomicU64; SET_USERS],
-    /// Number of entries that epoll sets have had.
+    /// Number of entries that epoll sets have had, for [`number_set_entry`].
     set_entries: AtomicU64,
     /// Number of bytes that the family's connections use in segments ([`backlog`]).
     backlog: AtomicU64,
-    /// Robust-list entries of the family's threads, which may hold locks in chunks.
+    /// Robust-list entries of the family's threads. These threads may hold locks in chunks.
     threads: record::Table<{ record::SHARED }>,
     /// Connections that have been sent to other processes.
     passed: PassedOn,
@@ -72,10 +71,10 @@ struct First {
     members: Members,
 }
 
-/// Offset of that list in the first file, in bytes.
+/// Offset of the list of processes in the first file, in bytes.
 pub(crate) const MEMBERS_AT: u64 = offset_of!(First, members) as u64;
 
-/// Counters, with as much room as readers expect.
+/// Counters of the family, padded to the size that readers of the statistics page expect.
 #[repr(C, align(4096))]
 struct Totals {
     page: StatsPage,
@@ -84,7 +83,7 @@ struct Totals {
 const _: () = assert!(size_of::<Totals>() == StatsPage::SIZE);
 
 per_engine! {
-    /// The chunks after the first one. [`members::LIST`] leads to the first one.
+    /// The chunks after the first chunk. [`members::LIST`] leads to the first chunk.
     static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
 }
@@ -94,7 +93,7 @@ fn note_namespace(word: &AtomicU64) {
     word.store(process::pid_namespace().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Returns the PID namespace in which the family began.
+/// Returns the PID namespace of the process that made the family's first mapping.
 pub(crate) fn namespace() -> Option<u64> {
     let namespace = first_mapping()?.namespace.load(Ordering::Relaxed);
     (namespace != 0).then_some(namespace)
@@ -105,17 +104,17 @@ pub(crate) fn passed_on() -> Option<&'static PassedOn> {
     first_mapping().map(|first| &first.passed)
 }
 
-/// Offset of these connections in the first file.
+/// Offset of the connections that were sent to other processes, in the first file.
 pub(crate) const PASSED_ON_AT: u64 = offset_of!(First, passed) as u64;
 
-/// Returns the offset of a connection's record in the first file, if it lies there.
+/// Returns the offset of connection `index` in the first file, if the connection lies in this file.
 pub(crate) fn place_in_file(index: u32) -> Option<usize> {
     let index = index as usize;
     (index < CHUNK).then(|| offset_of!(First, chunk.conns) + index * size_of::<Conn>())
 }
 
-/// Returns the first chunk. One word leads to the list of processes and to the slots. So a child forked at any time has
-/// both or neither.
+/// Returns the first chunk. [`members::LIST`] leads both to the list of processes and to the chunk. So a forked
+/// child has either both or neither.
 #[inline(always)]
 fn first() -> Option<&'static Chunk> {
     first_mapping().map(|first| &first.chunk)
@@ -139,7 +138,7 @@ fn chunk(at: usize) -> Option<&'static Chunk> {
     unsafe { FURTHER.get(at - 1)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// Makes a chunk's memory, unless another thread is earlier. Returns `None` if there is no memory.
+/// Maps chunk `at`, unless another thread has already mapped it. Returns `None` if there is no memory.
 #[cold]
 fn map(at: usize) -> Option<&'static Chunk> {
     let (mapping, file) = files::map(at)?;
@@ -164,7 +163,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
         FURTHER.get(at - 1)?.compare_exchange(none, base, success, failure).is_ok()
     };
     if is_ours {
-        // The mapping lasts as long as the process.
+        // Keep the mapping for as long as the process lives.
         core::mem::forget(mapping);
         if let Some(file) = file {
             files::keep(at, file, first().map(|chunk| &chunk.header.legend));
@@ -183,8 +182,8 @@ fn map(at: usize) -> Option<&'static Chunk> {
     chunk(at)
 }
 
-/// Records that threads of the family may hold locks in the family's memory. Called when this memory is made, and in a
-/// forked child: the parent may have been about to make the call.
+/// Records that threads of the family may hold locks in the family's memory. Called after this memory is made, and
+/// in a forked child: the fork may have come between the parent's mapping and the parent's call.
 pub(crate) fn share_threads() {
     if let Some(first) = first_mapping()
         && per_engine::keeps_threads()
@@ -198,33 +197,34 @@ fn chunks() -> impl Iterator<Item = (usize, &'static Chunk)> {
     (0..CONNS / CHUNK).filter_map(|at| Some((at, chunk(at)?)))
 }
 
-/// Returns the users of the epoll instance with index `place` ([`crate::sets`]).
+/// Returns the word with the users of the epoll instance with index `place` ([`crate::sets`]).
 #[inline]
 pub(crate) fn set_users(place: u32) -> Option<&'static AtomicU64> {
     if first().is_none() {
-        // Children that are forked from now on share the instance.
+        // Children forked from now on share the instance, so the users must lie in shared memory.
         map(0)?;
     }
     first_mapping()?.set_users.get(place as usize)
 }
 
-/// Returns a number for a new entry of an epoll set. A forked child's copy of the entry has the same number. Never 0.
+/// Returns a number for a new entry of an epoll set, never 0. A forked child's copy of the entry has the same
+/// number.
 pub(crate) fn number_set_entry() -> u64 {
     first_mapping().map_or(1, |first| first.set_entries.fetch_add(1, Ordering::Relaxed) + 2)
 }
 
-/// Returns the users of all epoll instances.
+/// Returns the words with the users of all epoll instances.
 pub(crate) fn each_set_users() -> impl Iterator<Item = &'static AtomicU64> {
     first_mapping().into_iter().flat_map(|first| &first.set_users)
 }
 
-/// Returns the slot with this number if it lies in the first chunk.
+/// Returns the connection with number `index` if it lies in the first chunk.
 #[inline(always)]
 pub(crate) fn conn_among_first(index: u32) -> Option<&'static Conn> {
     first()?.conns.get(index as usize)
 }
 
-/// Returns the slot with this number.
+/// Returns the connection with number `index`.
 #[inline]
 pub fn conn(index: u32) -> Option<&'static Conn> {
     let index = index as usize;
@@ -242,7 +242,7 @@ pub(crate) fn each_conn(mut each: impl FnMut(&Conn)) {
     }
 }
 
-/// Takes a free slot.
+/// Takes a free slot for a connection. Returns the slot's number and the slot.
 pub fn take() -> Option<(u32, &'static Conn)> {
     search().or_else(|| {
         sweep();
@@ -257,7 +257,7 @@ pub(crate) fn sweep() {
         for (i, conn) in chunk.conns.iter().enumerate() {
             let generation = conn.generation();
             let used = chunk.header.used[i / 64].load(Ordering::Acquire) >> (i % 64) & 1;
-            // A connection without a holder is just being opened.
+            // A used slot without a holder belongs to a connection that is just being opened.
             let holders = conn.holders.load(Ordering::Acquire);
             if used != 0 && holders != 0 && !members::has_me(holders) && !is_shared(conn) {
                 reap((at * CHUNK + i) as u32, conn, generation);
@@ -266,8 +266,9 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Ends the generation of a connection whose holders have all died without a close, and frees the slot. Does nothing
-/// while a process is leaving the connection. That process is the last one, and ends the generation itself.
+/// Ends the generation of a connection whose holders have all died without a close, and frees the slot. Does
+/// nothing while a process holds the connection's lock to leave the connection. This process ends the generation
+/// itself.
 fn reap(index: u32, conn: &Conn, generation: u32) {
     let Some(_locked) = conn.lock_if_free() else { return };
     if conn.phase() != Phase::Free && conn.end(generation) {
@@ -303,34 +304,35 @@ fn take_in(chunk: &Chunk) -> Option<usize> {
     None
 }
 
-/// Frees a slot. The caller has changed its generation before.
+/// Frees slot `index`. The caller has already changed the slot's generation.
 pub fn give_back(index: u32) {
     if let Some((word, bit)) = used(index) {
         word.fetch_and(!bit, Ordering::AcqRel);
     }
 }
 
-/// Returns the word and the bit that show whether a slot is taken.
+/// Returns the word and the bit that show if slot `index` is taken.
 fn used(index: u32) -> Option<(&'static AtomicU64, u64)> {
     let (at, i) = (index as usize / CHUNK, index as usize % CHUNK);
     Some((&chunk(at)?.header.used[i / 64], 1 << (i % 64)))
 }
 
-/// A connection that this process has stopped recording before it leaves the family's memory.
+/// A connection that this process gives up before it leaves the family's memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retired {
-    /// Its slot.
+    /// The connection's slot.
     pub(crate) index: u32,
     pub(crate) generation: u32,
-    /// Set if no relative holds the connection. Then its slot in the family's memory becomes free.
+    /// Set if no forked relative holds the connection. Then the connection's slot in the family's memory becomes
+    /// free.
     pub(crate) is_last: bool,
 }
 
-/// Gives this process its own memory in place of the memory that it shares with its relatives. Calls of other threads
-/// may still use `retired` connections. So the new slots of these connections say that they are on TCP, and are not
-/// reused. All other slots are free.
+/// Gives this process its own memory in place of the memory that it shares with its forked relatives. Calls of
+/// other threads may still use `retired` connections. So the new slots of these connections say that the
+/// connections are on TCP, and these slots are not reused. All other slots are free.
 ///
-/// Returns false if there is no memory.
+/// Returns false if there is no memory for the new mappings.
 pub(crate) fn leave(retired: &[Retired]) -> bool {
     let place_of = |base: usize| {
         chunks().find(|(_, chunk)| core::ptr::from_ref(*chunk).addr() == base).map(|(at, _)| at)
@@ -382,7 +384,7 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
         {
             first.threads.catch_up(before);
         }
-        // No thread of this process reads the old slots any more.
+        // End the generations now, because no thread of this process reads the old slots any more.
         for one in retired.iter().filter(|one| one.is_last) {
             if let Some(conn) = conn(one.index).and_then(|conn| old.counterpart(conn))
                 && let Some((word, bit)) = used(one.index)
@@ -401,14 +403,14 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
     left
 }
 
-/// Called in a forked child.
+/// Drops the family's files if the family has no mapping. Called in a forked child.
 pub(crate) fn born() {
     if first().is_none() {
         files::forget();
     }
 }
 
-/// Memory at another address, with the layout of one of the family's mappings.
+/// Memory with the layout of one of the family's mappings, at another address.
 struct Memory {
     /// Address of the family's mapping.
     base: usize,
@@ -417,27 +419,29 @@ struct Memory {
 }
 
 impl Memory {
-    /// Returns the object here that corresponds to `one`, if `one` lies in the family's mapping.
+    /// Returns the object in this memory that corresponds to `one`, if `one` lies in the family's mapping.
     fn counterpart<T>(&self, one: &T) -> Option<&T> {
         let offset = core::ptr::from_ref(one).addr().checked_sub(self.base)?;
         if offset + size_of::<T>() > self.len {
             return None;
         }
         // SAFETY: the offset lies within memory that is as long as the mapping and has its layout. This memory is a
-        // second mapping of the same pages, or zeroed memory that will replace them. It contains atomics, and data of a
-        // lock's holder whose state is not copied; zeros are valid. The memory stays mapped while `self` is used.
+        // second mapping of the same pages, or zeroed memory that will replace them. The memory contains atomics,
+        // and data of a lock's holder whose state is not copied; zeros are valid. The memory stays mapped while
+        // `self` is used.
         Some(unsafe { &*self.at.add(offset).cast::<T>() })
     }
 }
 
-/// Reserves a process slot for a child before fork. Returns `None` if there is nothing that the child could share.
+/// Reserves a process slot for a child, before the fork. Returns `None` if this process has nothing to share with a
+/// child.
 pub fn expect_child() -> Option<usize> {
     let child = members::expect()?;
     if child.is_known {
         for users in each_set_users().filter(|users| users.load(Ordering::Relaxed) != 0) {
             members::strike(users, child.place);
         }
-        // The slot's last process no longer holds its connections.
+        // Remove the slot's earlier process from the holders of its connections.
         for (at, chunk) in chunks() {
             for (w, word) in chunk.header.used.iter().enumerate() {
                 let mut bits = word.load(Ordering::Acquire);
@@ -448,7 +452,7 @@ pub fn expect_child() -> Option<usize> {
                     conn.forget_waiting(child.place);
                     let generation = conn.generation();
                     let (before, after) = members::strike(&conn.holders, child.place);
-                    // Otherwise no process would ever notice that the connection has no holder.
+                    // Reap now, because no process would ever notice that the connection has no holder.
                     if before != after && after.is_empty() {
                         reap((at * CHUNK + i) as u32, conn, generation);
                     }
@@ -459,7 +463,7 @@ pub fn expect_child() -> Option<usize> {
     Some(child.place)
 }
 
-/// Returns true if other living processes hold a connection. Removes dead processes from its holders.
+/// Returns true if other living processes hold `conn`. Removes dead processes from the holders of `conn`.
 pub fn is_shared(conn: &Conn) -> bool {
     !is_known() || members::others_live(&conn.holders)
 }

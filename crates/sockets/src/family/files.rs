@@ -1,8 +1,9 @@
-//! Files that contain the family's memory, so that other processes can read it ([`sovia_control::board`]).
+//! Files that contain the family's memory. Other processes can read this memory in the files
+//! ([`sovia_control::board`]).
 //!
-//! The first file has another use. A program may inherit a connection by exec, or receive it in a message. The file
-//! shows this program which processes hold the connection ([`crate::inheritance`]). A process that has left everything
-//! because of a change in `credentials` has files for readers only.
+//! The first file is also used for inheritance. A program may inherit a connection by exec, or receive it in a
+//! message. The first file shows this program which processes hold the connection ([`crate::inheritance`]). After a
+//! change in `credentials`, a process's files are only for readers.
 
 use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};
 use crate::conn::{Conn, FIELDS};
@@ -15,25 +16,26 @@ use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
 use sovia_sys::mapping::{sealed_memory, shown_memory, unsealed_memory};
 use sovia_sys::{Errno, Fd, Mapping, build, call, fd};
 
-/// Words of the schema, in the first page of a chunk.
+/// Words of the schema, which lies in the first page of a chunk.
 pub(super) type Words = [AtomicU64; LEGEND_WORDS];
 
 const _: () =
     assert!(offset_of!(Header, legend) == board::AT && size_of::<Header>() == board::HEAD);
 
 per_engine! {
-    /// File of each chunk; 0: none.
+    /// Descriptor of each chunk's file; 0 if the chunk lies in no file.
     static FILES: [AtomicI32; CONNS / CHUNK] = [const { AtomicI32::new(0) }; CONNS / CHUNK];
-    /// Set while the first file also serves inheritance.
+    /// Set while the first file is also used for inheritance.
     static IS_INHERITED: AtomicBool = AtomicBool::new(false);
 }
-/// Set if the kernel supports the seal against other processes' writes.
+/// Set if the kernel supports the seal that keeps other processes from writing to a file.
 static IS_SEALED: AtomicBool = AtomicBool::new(false);
 
 /// Length of the first mapping's file, in bytes.
 pub(crate) const LEN: u64 = size_of::<First>().next_multiple_of(4096) as u64;
 
-/// Returns the file with the family's list of processes and its first connections, if programs may inherit it.
+/// Returns the file with the family's list of processes and its first connections, if programs may inherit this
+/// file.
 pub(crate) fn inherited() -> Option<i32> {
     if !IS_INHERITED.load(Ordering::Acquire) {
         return None;
@@ -41,12 +43,12 @@ pub(crate) fn inherited() -> Option<i32> {
     Some(FILES[0].load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
 
-/// Returns true if the family's memory lies in a file, which processes outside the family may have opened.
+/// Returns true if the family's memory lies in a file. Processes outside the family may have opened this file.
 pub(crate) fn is_in_a_file() -> bool {
     FILES[0].load(Ordering::Acquire) != 0
 }
 
-/// Makes memory for chunk `at`, in a file if possible.
+/// Makes the memory for chunk `at`, in a file if possible.
 pub(super) fn map(at: usize) -> Option<(Mapping, Option<Fd>)> {
     let len = len_of(at);
     let made = fd::can_be_spared().then(|| if at == 0 { first() } else { further(len) });
@@ -63,7 +65,7 @@ fn first() -> Option<(Mapping, Fd)> {
             IS_SEALED.store(true, Ordering::Relaxed);
             file.is_high().then_some((mapping, file))
         }
-        // The kernel does not have this seal.
+        // The kernel does not have the seal that keeps other processes from writing.
         Err(Errno::EINVAL) => {
             let file = sealed_memory(NAME, LEN).ok().filter(Fd::is_high)?;
             Some((Mapping::for_family_in(file.raw(), LEN as usize).ok()?, file))
@@ -83,7 +85,7 @@ fn len_of(at: usize) -> u64 {
     if at == 0 { LEN } else { size_of::<Chunk>() as u64 }
 }
 
-/// Writes a chunk's schema, before other processes can see the chunk.
+/// Writes the schema of chunk `at` to `words`. Call it before other processes can see the chunk.
 pub(super) fn describe(words: &Words, at: usize) {
     let shape = Shape {
         number: at as u32,
@@ -99,8 +101,8 @@ pub(super) fn describe(words: &Words, at: usize) {
     Legend::write(words, &shape, members::locks_id(), library(&mut room), FIELDS);
 }
 
-/// Returns the version, and the first digits of the linker's build number, because two builds of one version may
-/// differ.
+/// Returns the library's version, and the first digits of the linker's build number. The number is needed because
+/// two builds of one version may differ.
 fn library(room: &mut [u8; 32]) -> &str {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -118,23 +120,24 @@ fn library(room: &mut [u8; 32]) -> &str {
     core::str::from_utf8(&room[..len]).unwrap_or(VERSION)
 }
 
-/// Records that chunk `at` lies in `file`, and adds the file to the schema in `first` for readers.
+/// Records that chunk `at` lies in `file`. Adds `file` to the schema `first`, so that readers find the chunk.
 pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
     let inode = call::file_id(file.raw()).map_or(0, |(_, inode)| inode);
     if let Some(words) = first.filter(|_| at != 0) {
-        // If the schema has no room, readers do not see the chunk's connections.
+        // If the schema is full, readers do not find this chunk's connections.
         let _ = Legend::add_file(words, File { fd: file.raw(), inode });
     }
     stats::show(file.raw());
     FILES[at].store(file.into_raw(), Ordering::Release);
 }
 
-/// Allows programs to inherit the first file.
+/// Allows programs that this process executes to inherit the first file.
 pub(super) fn let_inherit() {
     IS_INHERITED.store(true, Ordering::Release);
 }
 
-/// Returns a file for new memory in place of a chunk's memory. The new memory shares nothing with the old memory.
+/// Returns a file for the memory that will replace the memory of chunk `at`. The new memory shares nothing with the
+/// old memory.
 pub(super) fn renew(at: usize) -> Option<Fd> {
     if !IS_SEALED.load(Ordering::Relaxed) || FILES[at].load(Ordering::Relaxed) == 0 {
         return None;
@@ -142,7 +145,7 @@ pub(super) fn renew(at: usize) -> Option<Fd> {
     unsealed_memory(c"sovia-board", len_of(at)).ok().filter(Fd::is_high)
 }
 
-/// Closes the files, because this process's memory lies in none of them any more.
+/// Closes the files. Called after other memory has replaced this process's memory in the files.
 pub(super) fn leave() {
     IS_INHERITED.store(false, Ordering::Release);
     for file in FILES.iter() {
@@ -155,7 +158,7 @@ pub(super) fn leave() {
 
 /// Forgets the files in a forked child that shares no memory with its parent.
 pub(super) fn forget() {
-    // A thread of the parent may have been about to make the memory.
+    // A thread of the parent may have been about to make the family's memory when it forked.
     IS_INHERITED.store(false, Ordering::Release);
     FILES.iter().for_each(|file| file.store(0, Ordering::Release));
 }
