@@ -1,33 +1,35 @@
 //! Limits the memory of segments that may hold unread bytes.
 //!
-//! Each direction of a connection has a small free allowance. The sending end counts further bytes here, for all
-//! processes of the family together. When the peer has read these bytes, the sending end subtracts them. At the limit,
-//! connections accept only their free allowance, like TCP's sockets when tcp_mem is used up.
+//! Each direction of a connection may hold a small number of unread bytes for free. The sending end counts further
+//! bytes here, for all processes of the family together. When the peer has read these bytes, the sending end
+//! subtracts them. At the limit, a direction accepts only its free bytes, like TCP's sockets when tcp_mem is used
+//! up.
 //!
-//! SOVIA_MEMORY sets the limit (in MiB). Otherwise the limit is the smaller of two amounts. One is the memory that the
-//! kernel would let TCP hold. The other is an eighth of the smallest readable memory limit, of the host or of a control
-//! group. With any limit, an eighth of the host's memory stays available.
+//! SOVIA_MEMORY sets the limit (in MiB). Without SOVIA_MEMORY, the limit is the smaller of two amounts. The first
+//! is the memory that the kernel would let TCP hold. The second is an eighth of the smallest readable memory limit
+//! of the host or a control group. With any limit, an eighth of the host's memory stays available.
 //!
-//! A single connection is also limited, by the amount that the kernel lets a socket hold ([`of_a_connection`]).
+//! A single connection is also limited, to the number of bytes that the kernel lets a socket hold
+//! ([`of_a_connection`]).
 
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::memory_limits;
 
 per_engine! {
-    /// Number of bytes in use beyond the free allowances, in the family's memory.
+    /// Number of counted bytes in use. The counter lies in the family's memory.
     static USED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
-    /// Limit of these bytes; 0: not known yet.
+    /// Limit of the counted bytes; 0: not known yet.
     static LIMIT: AtomicU64 = AtomicU64::new(0);
-    /// Default numbers of bytes that a connection's end may send ahead, and may hold unread; 0: not known yet.
+    /// Default limits for an end of a connection: bytes sent ahead, and bytes held unread; 0: not known yet.
     static BUFFERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 }
-/// Number of further bytes after which the host's available memory is checked again.
+/// Number of newly counted bytes after which the host's available memory is checked again.
 const ASK: u64 = 16 << 20;
-/// One part of this many may be used, and one part must stay available.
+/// Divisor: one eighth of the memory limit may be used, and one eighth of the host's memory must stay available.
 const PART: u64 = 8;
 
-/// Counts bytes in `used` from now on.
+/// Keeps the count of bytes in `used` from now on.
 pub(crate) fn count_in(used: &'static AtomicU64) {
     USED.store(core::ptr::from_ref(used).cast_mut(), Ordering::Release);
 }
@@ -42,13 +44,14 @@ pub(crate) fn choose(limit: u64) {
     LIMIT.store(limit.max(1), Ordering::Relaxed);
 }
 
-/// The kernel's smallest socket buffers are about as large (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
+/// Smallest limit of a connection, about as large as the kernel's smallest socket buffers (`SOCK_MIN_SNDBUF`,
+/// `SOCK_MIN_RCVBUF`).
 const LEAST: u32 = 4 << 10;
 
-/// Limit in bytes before the real limit is known.
+/// Limit of the counted bytes while the real limit is not known.
 const PROVISIONAL: u64 = 16 << 20;
 
-/// Returns the limit in bytes.
+/// Returns the limit of the counted bytes.
 pub(crate) fn limit() -> u64 {
     match LIMIT.load(Ordering::Relaxed) {
         0 => PROVISIONAL,
@@ -56,7 +59,7 @@ pub(crate) fn limit() -> u64 {
     }
 }
 
-/// Returns the default numbers of bytes that a connection's end may send ahead, and may hold unread.
+/// Returns the default limits for an end of a connection: bytes sent ahead, and bytes held unread.
 pub(crate) fn of_a_connection() -> (u32, u32) {
     let known = |bytes: &AtomicU32| match bytes.load(Ordering::Relaxed) {
         0 => u32::MAX,
@@ -66,7 +69,7 @@ pub(crate) fn of_a_connection() -> (u32, u32) {
     (sends, holds)
 }
 
-/// Stores the numbers of bytes that the kernel lets a socket send ahead, and hold unread.
+/// Stores the default limits that [`of_a_connection`] returns, but at least `LEAST`.
 pub(crate) fn note_buffers(sends: u64, holds: u64) {
     for (place, bytes) in BUFFERS.iter().zip([sends, holds]) {
         place.store(u32::try_from(bytes).unwrap_or(u32::MAX).max(LEAST), Ordering::Relaxed);
@@ -87,12 +90,12 @@ pub(crate) fn find_limits() {
     let total = memory_limits::host().map(|(total, _)| total);
     let smallest = [total, memory_limits::control_group()].into_iter().flatten().min();
     let limits = [smallest.map(|bytes| bytes / PART), memory_limits::tcp()];
-    // If no limit can be read, as much as TCP would have on a small host.
+    // If no limit can be read, use the memory that TCP would have on a small host.
     let limit = limits.into_iter().flatten().min().unwrap_or(64 << 20).max(1);
     LIMIT.store(limit, Ordering::Relaxed);
 }
 
-/// Counts `bytes` more, and returns true if the limit allows them.
+/// Counts `bytes` as in use, and returns true, if the limit and the host's memory allow this.
 #[cold]
 #[inline(never)]
 pub(crate) fn take(bytes: u64) -> bool {
@@ -111,7 +114,7 @@ fn host_has_enough() -> bool {
     memory_limits::host().is_none_or(|(total, available)| available >= total / PART)
 }
 
-/// Subtracts `bytes` that are no longer in use.
+/// Subtracts `bytes` from the counted bytes, because they are no longer in use.
 pub(crate) fn give_back(bytes: u64) {
     if let Some(used) = used()
         && bytes != 0

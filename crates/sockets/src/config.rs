@@ -23,7 +23,7 @@ use sovia_sys::{Errno, call, small_file};
 
 per_engine! {
     static SPIN_US: AtomicU32 = AtomicU32::new(50);
-    /// 0: the user has set nothing. Otherwise the number plus one.
+    /// 0 if the user has not set `SOVIA_MEET`; else the value plus one.
     static MEET_AFTER: AtomicU32 = AtomicU32::new(0);
     static IO_URING: AtomicBool = AtomicBool::new(false);
 }
@@ -31,11 +31,11 @@ static CPUS: AtomicU32 = AtomicU32::new(1);
 per_engine! {
     static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
 }
-/// Path of the agent, if the user has chosen one. The string is never freed.
+/// Path of this host's agent, if the user has chosen one. The string is never freed.
 static AGENT: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Path of the agent that watches packet filters, if the user has chosen one. The string is never freed.
 static FILTER_AGENT: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// Set if libc's streams read and write without the hooks.
+/// Set if libc's streams (`FILE`) read and write without the hooks.
 static HAS_STRANGE_STREAMS: AtomicBool = AtomicBool::new(false);
 static PROGRAM: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -44,9 +44,9 @@ unsafe extern "C" {
 }
 
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the preloaded library calls this before the program's code runs, so no thread changes the environment. In
-    // libsovia and the Rust crate, the program's first call of Sovia leads here, and no thread may change the
-    // environment during this call. The environment's strings are not freed.
+    // SAFETY: no thread changes the environment during this call. The preloaded library makes this call before the
+    // program's code runs. In libsovia and the Rust crate, the program's first call of Sovia leads here, and the
+    // program must not change the environment during this call. The environment's strings are not freed.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -57,8 +57,9 @@ fn number(name: &CStr) -> Option<u32> {
     variable(name)?.to_str().ok()?.parse().ok()
 }
 
-/// Takes the system's rules, for a program without settings in its environment. Returns true if the rules allow the
-/// program any connection. A file that cannot be read or parsed allows none, and no file allows all.
+/// Reads the system's rules, if the environment has no rules. Returns true if the rules may allow the program a
+/// connection. If the file does not exist, all connections are allowed. If the file cannot be read or parsed, none
+/// is allowed.
 pub fn follow_system() -> bool {
     learn_program();
     if variable(c"SOVIA_RULES").is_some() {
@@ -74,7 +75,7 @@ pub fn follow_system() -> bool {
     true
 }
 
-/// Stores a copy of the program's name: programs such as Redis overwrite the original with a title.
+/// Stores a copy of the program's name, because programs such as Redis overwrite the original with a title.
 fn learn_program() {
     if !PROGRAM.load(Ordering::Relaxed).is_null() {
         return;
@@ -88,7 +89,7 @@ fn learn_program() {
     }
 }
 
-/// Reads the environment.
+/// Reads the settings from the environment.
 pub fn load() {
     learn_program();
     CPUS.store(call::cpus_allowed(), Ordering::Relaxed);
@@ -104,13 +105,13 @@ pub fn load() {
     if variable(c"SOVIA_IO_URING").is_some_and(|v| v == c"allow") {
         IO_URING.store(true, Ordering::Relaxed);
     }
-    // `sovia run` has checked this text. An invalid text set by hand changes nothing.
+    // `sovia run` has checked this text. If the user has set an invalid text by hand, ignore it.
     if let Some(text) = variable(c"SOVIA_PROTOCOL").and_then(|text| text.to_str().ok())
         && let Ok(configuration) = Configuration::of_socket(text)
     {
         crate::protocol::choose(&configuration);
     }
-    // `sovia run` has checked the rules. Invalid rules set by hand accelerate nothing.
+    // `sovia run` has checked the rules. If the user has set invalid rules by hand, accelerate nothing.
     if let Some(text) = variable(c"SOVIA_RULES") {
         let rules = text
             .to_str()
@@ -122,7 +123,7 @@ pub fn load() {
         }
     }
     if let Some(path) = variable(c"SOVIA_AGENT") {
-        // A copy, because programs overwrite the environment with their titles.
+        // Copy the path, because programs overwrite the environment with their titles.
         AGENT.store(path.to_owned().into_raw(), Ordering::Release);
     }
     if let Some(path) = variable(c"SOVIA_FILTERS") {
@@ -138,12 +139,12 @@ pub fn spin_max_ns() -> u64 {
     u64::from(SPIN_US.load(Ordering::Relaxed)) * 1000
 }
 
-/// Returns the number of an end's transfers before it begins a rendezvous, if the user has set it.
+/// Returns the number of transfers after which an end begins a rendezvous, if the user has set this number.
 pub fn meet_after() -> Option<u32> {
     MEET_AFTER.load(Ordering::Relaxed).checked_sub(1)
 }
 
-/// Sets this number in a test.
+/// Sets the number that [`meet_after`] returns, in a test.
 #[cfg(test)]
 pub(crate) fn meet_after_transfers(n: u32) {
     MEET_AFTER.store(n + 1, Ordering::Relaxed);
@@ -154,23 +155,23 @@ pub fn io_uring_allowed() -> bool {
     IO_URING.load(Ordering::Relaxed)
 }
 
-/// Allows io_uring. No connection has a record, so io_uring cannot bypass any.
+/// Allows io_uring. Called if no connection will have a record, so that io_uring cannot bypass one.
 pub(crate) fn allow_io_uring() {
     IO_URING.store(true, Ordering::Relaxed);
 }
 
-/// Returns the number of processors that this process may use.
+/// Returns the number of processors that this process could use at its start.
 pub fn cpus() -> u32 {
     CPUS.load(Ordering::Relaxed)
 }
 
-/// Returns true if the rules allow a connection to be accelerated.
+/// Returns true if the rules allow the connection between `local` and `peer` to be accelerated.
 pub fn allows(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
     rules().is_none_or(|rules| rules.allows(program(), end, local, peer))
 }
 
-/// Records that this libc's streams read and write without the hooks. Then no connection of this process is
-/// accelerated.
+/// Records that this libc's streams (`FILE`) read and write without the hooks. Then no connection of this process
+/// is accelerated.
 pub fn has_strange_streams() {
     HAS_STRANGE_STREAMS.store(true, Ordering::Relaxed);
 }
@@ -181,18 +182,18 @@ pub(crate) fn keeps_on_tcp() -> Option<Reason> {
     HAS_STRANGE_STREAMS.load(Ordering::Relaxed).then_some(Reason::UnknownLibc)
 }
 
-/// Returns the NIC in software that must carry the accelerated connection, if the rules name one.
+/// Returns the NIC in software that must carry the connection, if the rules name one.
 pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<&'static NicName> {
     rules()?.nic(program(), end, local, peer)
 }
 
-/// Returns true if the rules let a connection share memory with a process of user `uid`. Such a process is trusted by
-/// this rule only, not by the kernel's rule for tracing.
+/// Returns true if the rules let the connection share memory with a process of user `uid`. These rules replace the
+/// kernel's rule for tracing, which does not let such a process share memory.
 pub(crate) fn trusts(end: End, local: SocketAddr, peer: SocketAddr, uid: Option<u32>) -> bool {
     rules().is_some_and(|rules| rules.trusts(program(), end, local, peer, uid))
 }
 
-/// Returns true if the rules let a connection share memory with a process of any other user.
+/// Returns true if the rules let the connection share memory with processes of some other user.
 pub(crate) fn trusts_some(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
     rules().is_some_and(|rules| rules.trusts_some(program(), end, local, peer))
 }
@@ -204,14 +205,14 @@ pub(crate) fn agent() -> Option<&'static CStr> {
     Some(chosen(&AGENT).unwrap_or(PATH)).filter(|path| !path.is_empty())
 }
 
-/// Returns the path that the user has chosen, if any.
+/// Returns the path in `path`, if the user has chosen one.
 fn chosen(path: &AtomicPtr<libc::c_char>) -> Option<&'static CStr> {
     let path = path.load(Ordering::Acquire);
     // SAFETY: the pointer is null or leads to a C string that is never freed.
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
 }
 
-/// Returns true if the rules accelerate a connection only while packet filters let every packet pass.
+/// Returns true if the rules accelerate the connection only while packet filters let every packet pass.
 pub(crate) fn respects_filters(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
     rules().is_some_and(|rules| rules.respects_filters(program(), end, local, peer))
 }

@@ -1,20 +1,20 @@
 //! Prepares for a change of the process's user, groups, capabilities or namespaces.
 //!
-//! The process shares memory because each side could trace the other ([`crate::meeting`]). After the change this may no
-//! longer hold. A worker that has given up its privileges must not be able to write memory of the process that forked
-//! it. A process that drops its rights must not be able to write a peer's memory. So before the change the process
-//! leaves everything shared, while its code is still trusted:
+//! Processes share memory because each could trace the other ([`crate::meeting`]). After the change this may no
+//! longer hold. A worker that has given up its privileges must not be able to write memory of the process that
+//! forked it, or of a peer. So before the change, while its code is still trusted, the process stops sharing:
 //!
 //! - Every accelerated connection goes back to TCP, for all processes that hold it.
 //! - Rendezvous are forgotten, and requests are withdrawn.
-//! - Private memory replaces the segments at the same addresses. A thread that still reads a segment finds zeros, and
-//!   gets no fault.
-//! - New descriptors, which no other process has, replace all doorbells and the library's descriptors from the parent.
+//! - Private memory replaces the segments at the same addresses. A thread that still reads a segment finds zeros,
+//!   and gets no fault.
+//! - New descriptors replace all doorbells, and the descriptors that the library inherited from the parent. No
+//!   other process has the new descriptors.
 //! - New memory replaces the family's memory. Only children forked later share the new memory.
 //!
 //! The library's own threads end before the change, and start again with the next accelerated connection. After the
-//! change the process begins anew, under another name (`pair::me`). Connections opened later are accelerated with peers
-//! that the kernel's rule allows.
+//! change the process has another name for its peers (`pair::me`). Connections opened later are accelerated with
+//! peers that the kernel's rule for tracing allows.
 
 use crate::fallback::{self, Cause};
 use crate::family::Retired;
@@ -31,7 +31,7 @@ use sovia_sync::fences;
 use sovia_sys::{call, clock, fd, mapping};
 
 thread_local! {
-    /// Set while this thread is in a change. A signal handler on this thread may also change the user.
+    /// Set while this thread is in a change. The flag detects another change by a signal handler on this thread.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -46,7 +46,7 @@ pub fn limit_memory<T>(limit: impl FnOnce() -> T) -> T {
 }
 
 fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
-    // A child of vfork runs on its parent's memory, and must not leave it for the parent.
+    // A child of vfork runs on its parent's memory, and must not replace this memory.
     if process::is_elsewhere() || INSIDE.replace(true) {
         return change();
     }
@@ -64,19 +64,21 @@ fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
 
 /// Leaves all shared memory and descriptors, then calls `confine`, which puts the process under a seccomp filter.
 ///
-/// Only the program knows which calls its filter allows, perhaps only read, write and exit. So from then on the kernel
-/// alone serves every descriptor. No thread of the library runs, and no hook makes a system call except the program's
-/// own. Sovia keeps to this even if the kernel refuses the filter, because the program is about to try another one.
+/// Only the program knows which calls its filter allows, perhaps only read, write and exit. So from now on the
+/// kernel alone serves every descriptor. No thread of the library runs, and hooks make only the program's own
+/// system calls. This also holds if the kernel refuses the filter, because the program is about to try another
+/// filter.
 pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     leave_for_good(Cause::Filter, confine)
 }
 
-/// A call by which the calling thread gets its own table of descriptors. `with` makes the call as it is, `without`
-/// without the request for a table.
+/// Makes a call that gives the calling thread its own table of descriptors. `with` makes the whole call, and
+/// `without` makes the call without the new table.
 ///
-/// If no other thread of the program has the table, only the library's threads share it. The library's threads must
-/// continue to watch the table's descriptors. So `without` is called. Otherwise a number will mean different files in
-/// different threads, so the process leaves everything, like [`confine`].
+/// If the program has one thread, the old table is shared only with the library's threads. The library's threads
+/// must continue to watch the program's descriptors, so `without` is called. If the program has several threads, a
+/// descriptor number will mean different files in different threads. So the process stops sharing for good, like
+/// with [`confine`].
 pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T) -> T {
     if process::is_confined() || process::is_elsewhere() {
         with()
@@ -88,12 +90,12 @@ pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T)
 }
 
 fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
-    // A child of vfork is about to execute another program, and its parent does not change.
+    // A child of vfork is about to execute another program. Its call does not change the parent.
     if process::is_confined() || process::is_elsewhere() || INSIDE.replace(true) {
         return confine();
     }
     process::begin_change();
-    // First, so that nothing new is shared while the process leaves.
+    // Call this first, so that nothing new is shared while the process leaves shared memory.
     process::confine();
     let attached = attached();
     leave(cause);
@@ -104,7 +106,8 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     });
     chain::put_nothing_off();
     fences::without_kernel();
-    // The closer now closes the descriptors from other processes: no thread of the library does so later.
+    // Make the closer close the descriptors from unknown processes now, because no thread of the library can do so
+    // later.
     thread::resume();
     closer::go_on();
     thread::stop(nudge);
@@ -115,8 +118,9 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns true if the library's threads have been stopped. The threads are not stopped while the closer's thread is
-/// held up. Then libc changes its user together with the program's threads. The closer pauses from here on.
+/// Stops sharing, and pauses the closer. Returns true if the library's threads have been stopped. The threads are
+/// not stopped while another process blocks the closer's thread. Then libc changes the user of the closer's thread
+/// together with the program's threads.
 fn leave(cause: Cause) -> bool {
     closer::pause();
     meeting::leave_all();
@@ -125,15 +129,16 @@ fn leave(cause: Cause) -> bool {
     table::for_each_conn(|fd, at| connections.push((fd, at)));
     fallback::give(&connections, cause);
     if process::is_confined() {
-        // While the entries are recorded.
+        // Call this while the table still has the entries.
         sets::leave_to_program();
     }
-    // Not earlier: this process may hold the other end of a connection too.
+    // Stop the threads only after the fallback, because this process may also hold the other end of a connection.
     let stopped = thread::stop(nudge);
     if stopped {
         thread::ended();
     }
-    // If the family's memory is a file, processes outside the family may have opened it.
+    // Leave the family's memory if it lies in a file, because processes outside the family may have opened the
+    // file.
     let is_shared = members::has_relatives() || family::is_in_a_file();
     let retired = if is_shared { drop_all(cause.reason()) } else { Vec::new() };
     sets::leave_doors();
@@ -156,7 +161,7 @@ fn leave(cause: Cause) -> bool {
     stopped
 }
 
-/// Wakes the library's threads that end when told.
+/// Wakes the library's threads, so that they see that they must end.
 fn nudge() {
     kernel_sockets::ring();
     handler::nudge_all();
@@ -186,15 +191,15 @@ fn fallback_all(cause: Cause) {
     }
 }
 
-/// Makes threads leave their waits in Sovia's calls, because the filter may apply to all threads. A thread that has
-/// left such a wait by `longjmp` still counts, so the wait here has a limit.
+/// Waits until threads have left their waits in Sovia's calls, because the filter may apply to all threads. A
+/// thread that has left a wait by `longjmp` still counts as waiting, so the time here is limited.
 fn await_waiting(connections: &[(i32, Ref)]) {
     const LONGEST_NS: u64 = 1_000_000_000;
     let begun = clock::now_ns();
     let is_awaited = || connections.iter().any(|(_, at)| at.conn.is_awaited());
     while (process::has_waiting() || is_awaited()) && clock::now_ns() - begun < LONGEST_NS {
         if chain::is_in_handler() {
-            // The handler may have interrupted such a wait.
+            // The handler may have interrupted a wait on its own thread, which cannot end now.
             return;
         }
         pair::ring_own();
@@ -202,9 +207,11 @@ fn await_waiting(connections: &[(i32, Ref)]) {
     }
 }
 
-/// Stops recording every connection in this process. A connection that a relative also holds stays on TCP there.
+/// Removes every connection from this process's tables. If a forked relative also holds a connection, the
+/// connection stays on TCP there.
 fn drop_all(reason: Reason) -> Vec<Retired> {
-    // A relative may have moved a connection back to TCP, and this process's sets may not know yet.
+    // A forked relative may have moved a connection back to TCP, and this process's epoll sets may not have noticed
+    // yet.
     sets::look_for_gone();
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
@@ -213,12 +220,12 @@ fn drop_all(reason: Reason) -> Vec<Retired> {
         let conn = at.conn;
         if !retired.iter().any(|one| one.index == at.index) {
             sets::conn_closed(at);
-            // The process still has the socket, which the family no longer knows.
+            // This process keeps the socket, but the family no longer knows that it does.
             conn.spread();
             if conn.stay_plain() {
                 conn.count_stay(reason);
             }
-            // If two processes let go at the same time, only the second one is the last.
+            // Take the lock. If two processes let go at the same time, only the second process is the last holder.
             let locked = conn.lock();
             conn.let_go();
             let is_last = !family::is_shared(conn);
@@ -231,15 +238,15 @@ fn drop_all(reason: Reason) -> Vec<Retired> {
     retired
 }
 
-/// Called before a fork: waits until no change is in progress. A thread that forks a relay during its own change does
-/// not wait.
+/// Waits until no change of credentials is in progress. Called before a fork. A thread that forks a relay during
+/// its own change does not wait.
 pub(crate) fn hold() {
     if !INSIDE.get() {
         process::begin_change();
     }
 }
 
-/// Called after a fork, in parent and child.
+/// Allows changes of credentials again. Called after a fork, in parent and child.
 pub(crate) fn release() {
     if !INSIDE.get() {
         process::end_change();

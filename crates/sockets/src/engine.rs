@@ -9,7 +9,7 @@ use crate::{
 use sovia_sync::record;
 use sovia_sys::fd;
 
-/// Starts the engine in a new process: after exec, before the program's own code.
+/// Starts the engine in a new process. Called after exec, before the program's own code.
 pub fn start() {
     start_alone();
     fallback::helped_by(Processes {
@@ -20,14 +20,14 @@ pub fn start() {
     });
 }
 
-/// Used instead of [`start`] if Sovia must leave the program alone. The kernel alone serves every descriptor, and no
-/// call is changed.
+/// Leaves the program alone. Called instead of [`start`]. The kernel alone serves every descriptor, and no call is
+/// changed.
 pub fn stay_out() {
     table::close();
     config::allow_io_uring();
 }
 
-/// Starts everything except the code that makes further processes.
+/// Starts everything except the code that makes relays and keepers.
 fn start_alone() {
     record::start();
     stream::start();
@@ -41,12 +41,13 @@ fn start_alone() {
     inheritance::take(|fd, role| ops::opened(fd, role, Server::Unknown));
 }
 
-/// Called before a thread of the program leaves without returning from its function.
+/// Prepares for the end of a thread. Called before a thread of the program leaves without returning from its
+/// function.
 pub fn thread_leaves() {
     progress::leaving();
 }
 
-/// Called when the program ends: adds the counts of its open connections to the statistics.
+/// Adds the counts of the program's open connections to the statistics. Called when the program ends.
 pub fn finish() {
     table::for_each_conn(|_, at| {
         if at.conn.phase() == Phase::Attached

@@ -1,9 +1,9 @@
-//! Packet filters that connections respect (`--respect-filters`).
+//! Packet filters, for connections that must respect them (`--respect-filters`).
 //!
-//! The agent (`sovia agent --filters`) reports which packets between programs of this network namespace a filter may
-//! stop. The agent reports once, and after each change. Without its report, every connection counts as filtered. Once a
-//! connection is accelerated, the progress thread waits for reports ([`watch`]). Before that, each check takes the
-//! reports ([`refusal`]).
+//! The agent (`sovia agent --filters`) reports which packets between programs of this network namespace a filter
+//! may stop. The agent reports once after a process has connected, and after each change. Without a report, every
+//! connection counts as filtered. While a process has accelerated connections, its progress thread waits for
+//! reports ([`watch`]). Each check of a new connection also receives waiting reports ([`refusal`]).
 
 use crate::per_engine::per_engine;
 use crate::{agents, config};
@@ -19,24 +19,25 @@ const RETRY_NS: u64 = 50_000_000;
 
 /// This process's connection to the agent.
 struct Watch {
-    /// Process that has connected. A forked child has a copy, and connects again.
+    /// Process that has connected to the agent. A forked child has a copy of the connection, and must connect
+    /// again.
     owner: i32,
     packets: Option<Packets>,
-    /// The last report.
+    /// The agent's last report: the flows that a filter may stop.
     stopped: Option<Flows>,
-    /// Time of the last attempt to connect.
+    /// Time of the last attempt to connect to the agent.
     tried: u64,
 }
 
 per_engine! {
     static WATCH: RobustBox<Watch, { rank::FILTERS }> =
         RobustBox::new(Watch { owner: 0, packets: None, stopped: None, tried: 0 });
-    /// Incremented with each connection to the agent.
+    /// Number of this process's connections to the agent so far.
     static CONNECTED: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Returns the reason why a connection between these ports may not be accelerated now, if any. Also returns true if the
-/// agent has reported a change.
+/// Returns the reason why a connection between the ports `local` and `peer` may not be accelerated now, if any. The
+/// second value is true if the agent has reported a change.
 pub(crate) fn refusal(local: u16, peer: u16) -> (Option<Reason>, bool) {
     WATCH.with(|watch| {
         let has_changed = watch.receive_or_connect();
@@ -48,8 +49,9 @@ pub(crate) fn refusal(local: u16, peer: u16) -> (Option<Reason>, bool) {
     })
 }
 
-/// Makes an epoll instance report the agent's messages as `token`. `seen` identifies the agent's connection that the
-/// instance already has. Returns true if the filters for connections inherited from a parent are unknown here.
+/// Makes the instance `epoll` report the agent's messages with `token`. `seen` identifies the connection to the
+/// agent that the instance already has. Returns true in a forked child that had the parent's connection. Then the
+/// filters for inherited connections are unknown.
 pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) -> bool {
     let connected = CONNECTED.load(Ordering::Acquire);
     if *seen == connected {
@@ -59,27 +61,28 @@ pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) -> bool {
     WATCH.with(|watch| {
         let was_parents = watch.leave_parents();
         if let Some(packets) = &watch.packets {
-            // Edge-triggered: a copy of the process may keep the socket open after this process has closed it.
+            // Edge-triggered, because a copy of this process may keep the socket open after this process has closed
+            // it.
             let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-            // The instance may already have the socket if this thread was started again.
+            // Ignore an error. The instance already has the socket if the progress thread was started again.
             let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, packets.raw(), events, token);
         }
         was_parents
     })
 }
 
-/// Takes the agent's messages. Returns true after a change.
+/// Receives the agent's messages. Returns true if the filters have changed or are unknown now.
 pub(crate) fn receive() -> bool {
     WATCH.with(|watch| watch.leave_parents() | watch.receive())
 }
 
-/// Closes the connection to the agent, because this process changes its user or its rights.
+/// Closes the connection to the agent. Called before this process changes its user or its rights.
 pub(crate) fn leave() {
     WATCH.with(Watch::forget);
 }
 
-/// Drops the parent's socket in a forked child. Returns true if there was one: then the filters for inherited
-/// connections are unknown here.
+/// Drops the parent's connection to the agent in a forked child. Returns true if there was such a connection. Then
+/// the filters for inherited connections are unknown.
 pub(crate) fn forked() -> bool {
     let was_parents = WATCH.with(|watch| watch.packets.is_some());
     if was_parents {
@@ -88,12 +91,12 @@ pub(crate) fn forked() -> bool {
     was_parents
 }
 
-/// Takes the lock before a fork.
+/// Takes this module's lock before a fork.
 pub(crate) fn hold() {
     WATCH.hold();
 }
 
-/// Releases the lock after a fork, in parent and child.
+/// Releases this module's lock after a fork, in parent and child.
 pub(crate) fn release() {
     WATCH.release();
 }
@@ -103,7 +106,8 @@ impl Watch {
         (self.packets, self.stopped) = (None, None);
     }
 
-    /// Drops the connection of the process that has forked this one. Returns true if there was one.
+    /// Drops the connection to the agent if it belongs to the parent of this process. Returns true if there was
+    /// such a connection.
     fn leave_parents(&mut self) -> bool {
         let process = call::getpid();
         let is_parents = self.owner != process && self.packets.is_some();
@@ -114,7 +118,8 @@ impl Watch {
         is_parents
     }
 
-    /// Takes the agent's messages, or connects to the agent. Returns true after a change.
+    /// Receives the agent's messages, and connects to the agent if there is no connection. Returns true after a
+    /// change.
     fn receive_or_connect(&mut self) -> bool {
         let mut has_changed = self.leave_parents();
         has_changed |= self.receive();
@@ -130,7 +135,7 @@ impl Watch {
         has_changed
     }
 
-    /// Takes the agent's messages. Returns true after a change.
+    /// Receives the agent's messages. Returns true after a change.
     fn receive(&mut self) -> bool {
         let mut has_changed = false;
         while let Some(packets) = &self.packets {
@@ -143,7 +148,7 @@ impl Watch {
             has_changed = true;
             match flows {
                 Some(flows) => self.stopped = Some(flows),
-                // The agent has ended, or has another version.
+                // The agent has ended, or its messages have another version.
                 None => self.forget(),
             }
         }

@@ -1,8 +1,9 @@
-//! Forks: the child has a copy of everything, in a consistent state.
+//! Forks. The child gets a copy of all memory, in a consistent state.
 //!
-//! The same steps surround each libc call that makes a process with a copy of this process's memory. Handlers of
-//! pthread_atfork run these steps for `fork`. For `_Fork`, `clone` and `syscall`, libc runs no handlers, so their hooks
-//! call [`before`]. A child that no libc call has made joins the family when it is detected ([`crate::process`]).
+//! The same steps surround each libc call that makes a process with a copy of this process's memory. For `fork`,
+//! handlers of pthread_atfork run these steps. For `_Fork`, `clone` and `syscall`, libc runs no handlers, so the
+//! hooks of these functions call [`before`]. A child made by an inline system call joins the family when the
+//! library detects the child ([`crate::process`]).
 
 use crate::conn::unnamed;
 use crate::{
@@ -23,13 +24,13 @@ fn set_errno(e: i32) {
     unsafe { *libc::__errno_location() = e };
 }
 
-/// The program's `errno` during a fork.
+/// The program's `errno` before the fork in progress.
 static ERRNO: AtomicI32 = AtomicI32::new(0);
 /// Set if the fork in progress has taken all locks.
 static WHOLE: AtomicBool = AtomicBool::new(false);
 
-/// Runs last before the kernel's call, and [`parent`] runs first after it. Handlers that the program registers later
-/// run around both.
+/// Prepares for a fork. Of all handlers, this one runs last before the kernel's call, and [`parent`] runs first
+/// after the call. Handlers that the program registers later run outside of both.
 extern "C" fn prepare() {
     let before = errno();
     let whole = forking();
@@ -39,7 +40,7 @@ extern "C" fn prepare() {
 }
 
 extern "C" fn parent() {
-    // libc does not tell these handlers whether there is a child, but a failed fork sets errno.
+    // libc does not tell these handlers if a child was made, but a failed fork sets errno.
     let whole = WHOLE.load(Ordering::Relaxed);
     match errno() {
         0 => {
@@ -61,19 +62,19 @@ extern "C" fn child() {
     set_errno(ERRNO.load(Ordering::Relaxed));
 }
 
-/// Returns true if the process has several threads only because the library has some.
+/// Returns true if all threads of the process but one belong to the library.
 pub fn is_threaded_by_us() -> bool {
     crate::thread::have_been() && crate::thread::may_be_single()
 }
 
-/// Called before a call that makes a child on this process's memory, which does not end at once. The child has no
-/// progress thread of its own.
+/// Prepares for a call that makes a child on this process's memory without making the parent wait. Starts this
+/// process's progress thread if it is missing, because the child has no progress thread of its own.
 pub fn sharing_memory() {
     kernel_sockets::ensure();
     inheritance::shares_memory();
 }
 
-/// The preparations for a child.
+/// State between [`before`] and the end of a call that may make a child.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Prepared {
@@ -81,14 +82,15 @@ pub struct Prepared {
     errno: i32,
 }
 
-/// Prepares for a call that makes a child with a copy of this memory, but runs no handlers of libc.
+/// Prepares for a call that makes a child with a copy of this process's memory. For calls that do not run the
+/// handlers of pthread_atfork.
 pub fn before() -> Prepared {
     let errno = errno();
     Prepared { whole: forking(), errno }
 }
 
 impl Prepared {
-    /// Called after the call in the parent. `made`: there is a child.
+    /// Called in the parent after the call. `made` says if there is a child.
     pub fn in_parent(self, made: bool) {
         let after = errno();
         if !made {
@@ -98,7 +100,7 @@ impl Prepared {
         set_errno(if made { self.errno } else { after });
     }
 
-    /// Called after the call in the child. `libc`: libc knows of the child.
+    /// Called in the child after the call. `libc` says if libc knows of the child.
     pub fn in_child(self, libc: bool) {
         if libc {
             thread::forked();
@@ -110,26 +112,28 @@ impl Prepared {
     }
 }
 
-/// Prepares for a fork. Counts the child in advance as a holder of every connection of this process. So neither process
-/// takes itself for the last holder. Also waits until no other thread is changing data that the child gets a copy of.
-/// Returns false if a signal handler forks while the calling thread itself changes such data. The child then continues
-/// this change as well.
+/// Prepares for a fork. Counts the child in advance as a holder of every connection of this process. So neither
+/// process takes itself for the last holder. Takes all locks, so that no other thread is changing data while the
+/// kernel copies it. Returns false if a signal handler forks while the calling thread itself changes such data. The
+/// child then continues this change as well.
 fn forking() -> bool {
     table::note_shared();
     let whole = !section::is_inside();
     if whole {
-        // The thread that would send the combined bytes later stays in the parent, which may end.
+        // Send combined bytes now. The thread that would send them later stays in the parent, which may end.
         stream::combine::before_waiting();
         if !process::is_confined() {
             progress::end_for_fork();
         }
-        // A handler that forks would wait for data of this thread, and not all of the data has a lock.
+        // Defer signals. A handler that forks would wait for data that this thread holds, and some of this data has
+        // no lock.
         section::enter();
         credentials::hold();
         meeting::hold();
         reactor::hold();
         sets::hold();
-        // Before the pairs: the thread that starts another one makes a doorbell for it.
+        // Take this lock before the lock of the pairs. A thread that starts the progress thread holds this lock
+        // while it makes a doorbell.
         kernel_sockets::hold();
         handler::hold();
         pair::hold();
@@ -143,14 +147,15 @@ fn forking() -> bool {
     }
     sets::copying();
     if process::is_confined() {
-        // No lock is held, and the search for a free slot needs system calls.
+        // Reserve no process slot for the child. This process holds no connection any more, and the search for a
+        // free slot needs system calls.
         return whole;
     }
     share_with_child();
     whole
 }
 
-/// Adds a coming child to the holders of all connections of this process.
+/// Adds the coming child to the holders of all connections of this process.
 fn share_with_child() {
     let Some(child) = family::expect_child() else { return };
     if !hold_for(child) {
@@ -158,22 +163,22 @@ fn share_with_child() {
     }
 }
 
-/// Adds the process with slot `place` to the holders of all connections of this process. Returns false if a connection
-/// has no room for its name.
+/// Adds the process with slot `place` to the holders of all connections of this process. Returns false if a
+/// connection has no room for the process's name.
 fn hold_for(place: usize) -> bool {
     let mut is_named = true;
     table::for_each_conn(|_, at| {
         is_named &= members::add(&at.conn.holders, place);
         if !at.conn.is_generation(at.generation) {
-            // The slot belongs to another connection by now: the parent continues after an inline system call has
-            // copied its memory.
+            // The connection's slot belongs to another connection by now. This can happen after an inline system
+            // call, because the parent continues while the child joins.
             members::strike(&at.conn.holders, place);
         }
     });
     is_named
 }
 
-/// Releases all locks after a fork, in parent and child.
+/// Releases the locks that [`forking`] has taken, in parent and child. Does nothing if [`forking`] returned false.
 fn fork_done(whole: bool) {
     if !whole {
         return;
@@ -195,7 +200,7 @@ fn fork_done(whole: bool) {
     section::leave();
 }
 
-/// Called after a fork, in the child.
+/// Makes a forked child a process of the family. Called in the child.
 fn born(whole: bool) {
     if process::is_confined() {
         process::own_quietly();
@@ -226,9 +231,9 @@ fn born(whole: bool) {
     }
 }
 
-/// Makes this process join the family. An inline system call has made this process as a copy, and its parent's library
-/// does not know. The copy holds the connections of its parent. Connections that the parent has closed meanwhile are
-/// over.
+/// Makes this process join the family. This process is a copy made by an inline system call, which the parent's
+/// library has not noticed. The copy holds the connections of its parent, except those that the parent has closed
+/// meanwhile.
 fn adopt() {
     let before = errno();
     thread::forked_without_libc();
@@ -237,7 +242,7 @@ fn adopt() {
     set_errno(before);
 }
 
-/// Prepares for forks from now on.
+/// Registers the handlers for later forks.
 pub(crate) fn start() {
     process::adopt_by(adopt);
     // SAFETY: the three functions have no captured state, and they are registered once.

@@ -8,14 +8,14 @@ use core::net::SocketAddr;
 use sovia_sys::trace::Secret;
 use sovia_sys::{Fd, call, clock};
 
-/// A connection as one of its ends names it.
+/// Identifies a connection from the view of one of its ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Connection {
     /// Address of the end that called `connect`.
     pub connector: SocketAddr,
-    /// Address of the other end.
+    /// Address of the end that accepted the connection.
     pub acceptor: SocketAddr,
-    /// Kernel's cookie of the end that sends the message.
+    /// The kernel's cookie for the socket of the end that sends the message.
     pub cookie: u64,
 }
 
@@ -33,20 +33,20 @@ impl Connection {
 /// Steps of a first rendezvous, in the order of their numbers.
 const STEPS: [Step; 5] = [Step::Hello, Step::Offer, Step::Accept, Step::Ask, Step::Show];
 
-/// Content of a message besides its step and its connection.
+/// Fields of a message, except the step and the connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Words {
     /// Process that sends the message.
     pub pid: i32,
-    /// Nonce of this process.
+    /// Nonce of the process that sends the message.
     pub nonce: u64,
-    /// Descriptor number of the receiver's challenge.
+    /// Number of the sender's descriptor with the challenge for the receiver.
     pub place: i32,
-    /// Content of the receiver's challenge.
+    /// Content of the receiver's challenge, which the sender has read.
     pub shown: Secret,
 }
 
-/// Returns a well-formed message of a first rendezvous. `step` counts from 1.
+/// Returns a well-formed message of a first rendezvous. Steps count from 1.
 pub fn message(step: usize, connection: Connection, words: Words) -> Vec<u8> {
     let from = Process { pid: words.pid, nonce: words.nonce };
     let step = STEPS[(step - 1) % STEPS.len()];
@@ -54,8 +54,8 @@ pub fn message(step: usize, connection: Connection, words: Words) -> Vec<u8> {
     Message { place: words.place, shown: words.shown, ..message }.encode().to_vec()
 }
 
-/// Decodes a message of a first rendezvous, and encodes it again. Also returns its step and its words. `None` if it is
-/// not valid.
+/// Decodes `bytes` as a message of a first rendezvous, and encodes this message again. Also returns the message's
+/// step and words. `None` if `bytes` are not a valid message.
 pub fn read_message(bytes: &[u8]) -> Option<(Vec<u8>, usize, Words)> {
     let message = Message::decode(bytes).ok()?;
     let step = STEPS.iter().position(|&step| step == message.step)? + 1;
@@ -64,13 +64,14 @@ pub fn read_message(bytes: &[u8]) -> Option<(Vec<u8>, usize, Words)> {
     Some((message.encode().to_vec(), step, words))
 }
 
-/// Decodes a request's discriminator, and encodes it again. `None` if it names no connection.
+/// Decodes a request's discriminator, and encodes it again. `None` if the discriminator names no connection.
 pub fn read_discriminator(bytes: &[u8; LINK_LEN]) -> Option<[u8; LINK_LEN]> {
     Link::decode(bytes).map(|link| link.encode())
 }
 
-/// Pairs this process with a peer that is this process under another name. Like a rendezvous, uses a segment and the
-/// peer's doorbells. Returns the pair's index. `server`: address at which the peer accepts connections.
+/// Pairs this process with a peer that is this process under another nonce. The pair uses `segment` and new
+/// doorbells, like after a rendezvous. Returns the pair's index. `server` is the address at which the peer accepts
+/// connections.
 pub fn pair_with(
     nonce: u64,
     segment: Segment,
@@ -85,21 +86,21 @@ pub fn pair_with(
     pair::get(index)?.keep_doors(doors?).then_some(index)
 }
 
-/// Audits a connection, like the progress thread about once a second. Compares the words that this end has written with
-/// the segment, and returns unneeded memory.
+/// Audits a connection at once. The progress thread does this about once a second. An audit compares the words that
+/// this end has written with the segment, and frees unneeded memory.
 pub fn audit(at: Ref) {
     at.conn.lock().seen.at = 0;
     stream::audit::look(at.conn, clock::now_ns());
 }
 
-/// Repairs a connection, like the next owner of a lock whose last owner has died.
+/// Repairs a connection, like a thread that takes a lock whose last owner has died.
 pub fn repair(at: Ref) {
     if let Some(mut guard) = at.conn.attached() {
         stream::repair(&mut guard);
     }
 }
 
-/// Forgets every rendezvous, every pair and every peer. No connection may be attached.
+/// Forgets every rendezvous, every pair and every peer. Call it only while no connection has a VI.
 pub fn forget_peers() {
     meeting::leave_all();
     pair::leave_all(sets::forget_pair);

@@ -1,13 +1,15 @@
-//! Keeps kernel sockets alive in firewalls and address translators. A NIC carries a connection's bytes between hosts.
-//! So its TCP connection is silent, even if the program talks all the time. A firewall or an address translator with
-//! state forgets silent connections.
+//! Keeps kernel sockets alive in firewalls and address translators. If a NIC in software carries a connection's
+//! bytes between hosts, the TCP connection is silent. Stateful firewalls and address translators forget silent
+//! connections.
 //!
-//! A kernel socket that has been silent for [`ASK_EVERY_MS`] sends one keep-alive probe. The probe and its answer also
-//! keep the other end's kernel socket from being silent. Permanent keep-alive would end a connection that TCP would
-//! have kept during a long network failure. So keep-alive is switched on for one probe only, with options under which
-//! the probe has no other effect. The program's own options are saved. The next look, a second later, restores them. So
-//! does a call of the program that reads or changes one of them. A kernel socket for which the program itself has set
-//! more frequent probes is left alone.
+//! A kernel socket that has been silent for [`ASK_EVERY_MS`] sends one keep-alive probe. The probe and its answer
+//! also keep the other end's kernel socket from being silent.
+//!
+//! Permanent keep-alive would end a connection that TCP would have kept during a long network failure. So this
+//! module switches keep-alive on for one probe only, with options under which the probe has no other effect. This
+//! module saves the program's own options. The next check, a second later, restores these options. A call of the
+//! program that reads or changes such an option also restores all of them. If the program itself has set more
+//! frequent probes, this module does not touch the socket.
 
 use crate::conn::{Conn, Guard, Locked, Phase, flag};
 use crate::per_engine::per_engine;
@@ -16,28 +18,29 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_sys::call::{Keepalive, Silence};
 
 /// Time of silence after which a kernel socket sends a probe. Azure's load balancers forget a connection after four
-/// minutes, other known ones after at least 350 seconds. Two probes fit into four minutes, so that one may be lost.
+/// minutes, and other known ones after at least 350 seconds. Two probes fit into four minutes, so one of them may
+/// be lost.
 const ASK_EVERY_MS: u32 = 100_000;
-/// Interval between two looks at all kernel sockets, in nanoseconds.
+/// Interval in nanoseconds between two checks of all kernel sockets.
 const LOOK_EVERY_NS: u64 = 10_000_000_000;
-/// Largest number of unanswered probes. The kernel ends a connection with 127 unanswered probes. Any firewall has
-/// forgotten a connection long before this number.
+/// Number of unanswered probes after which this module sends no more. The kernel would end the connection after
+/// 127. Any firewall has forgotten a connection long before this number.
 const UNANSWERED_MAX: u32 = 100;
 
 per_engine! {
-    /// Time of the next look at the kernel sockets.
+    /// Time of the next check of all kernel sockets.
     static LOOK_AT: AtomicU64 = AtomicU64::new(0);
-    /// Set while options of a kernel socket are saved.
+    /// Set while this module has saved options of a kernel socket.
     static SOME_ASK: AtomicBool = AtomicBool::new(false);
 }
 
-/// Looks at the kernel sockets. The progress thread calls it about once a second.
+/// Restores saved options, and sends due probes. The progress thread calls it about once a second.
 pub(crate) fn look(now: u64) {
     let is_due = LOOK_AT.load(Ordering::Relaxed) <= now;
     if !is_due && !SOME_ASK.load(Ordering::Relaxed) {
         return;
     }
-    // Options saved by a process that has died meanwhile are restored at the next look that is due.
+    // Restore also at each due check. Another process may have saved options and died.
     SOME_ASK.store(false, Ordering::Relaxed);
     each(&mut put_back);
     if is_due {
@@ -50,10 +53,10 @@ pub(crate) fn look(now: u64) {
     }
 }
 
-/// Calls `each` for the kernel sockets of connections between hosts.
+/// Calls `each` for the kernel sockets of connections between hosts, except those whose lock is taken.
 fn each(each: &mut dyn FnMut(&Guard<'_>, i32)) {
     table::for_each_conn(|fd, at| {
-        // If a thread has the lock, the connection is in use.
+        // Skip a connection whose lock is taken, because it is in use.
         if may_ask(at.conn)
             && let Some(guard) = at.conn.try_lock().and_then(Locked::attached)
             && at.conn.is_generation(at.generation)
@@ -67,7 +70,8 @@ fn may_ask(conn: &Conn) -> bool {
     conn.phase() == Phase::Attached && conn.has(flag::REFLECTED)
 }
 
-/// Makes the kernel send a probe to the other host, if one is due. Returns true if the options must be restored later.
+/// Makes the kernel send a probe to the other host, if a probe is due. Returns true if the socket's options must be
+/// restored later.
 fn ask(guard: &Guard<'_>, fd: i32) -> bool {
     if guard.conn.has(flag::FALLING_BACK | flag::CORRUPT) {
         return false;
@@ -76,15 +80,16 @@ fn ask(guard: &Guard<'_>, fd: i32) -> bool {
     if !is_due(silence, own) || !table::is_socket_of(fd, guard.conn) {
         return false;
     }
-    // First: if this process dies here, another process finds the saved options.
+    // Save the options first. If this process dies after the change, another process finds the saved options.
     guard.conn.put_by.put(own);
-    // After a failure halfway, the options are restored all the same.
+    // Ignore an error. The options are restored later in any case.
     let _ = Keepalive::ask_once(fd);
     true
 }
 
 fn is_due(silence: Silence, own: Keepalive) -> bool {
-    // The program has keep-alive on. The kernel counts an unanswered probe of this module towards the program's limit.
+    // If the program has keep-alive on, the kernel also counts this module's unanswered probes towards the
+    // program's limit.
     let bears = if own.on {
         own.idle.saturating_mul(1000) > ASK_EVERY_MS && own.count > 1 && silence.unanswered == 0
     } else {
@@ -93,7 +98,7 @@ fn is_due(silence: Silence, own: Keepalive) -> bool {
     bears && silence.milliseconds >= ASK_EVERY_MS.saturating_mul(silence.unanswered + 1)
 }
 
-/// Restores the program's own options of the socket.
+/// Restores the program's own keep-alive options on the socket, if they are saved.
 fn put_back(guard: &Guard<'_>, fd: i32) {
     if guard.conn.put_by.is_some()
         && table::is_socket_of(fd, guard.conn)
@@ -103,7 +108,7 @@ fn put_back(guard: &Guard<'_>, fd: i32) {
     }
 }
 
-/// Restores the options before the kernel socket becomes all that is left of the connection.
+/// Restores the program's keep-alive options before the connection leaves its VI.
 pub(crate) fn leave(guard: &Guard<'_>) {
     if guard.conn.put_by.is_some()
         && let Some(fd) = table::descriptor_of(guard.conn)
@@ -112,7 +117,8 @@ pub(crate) fn leave(guard: &Guard<'_>) {
     }
 }
 
-/// Makes the program's call about an option, while no probe is in progress on this connection.
+/// Makes the program's call about a socket option. Before a call about keep-alive, restores the program's own
+/// options. While `call` runs, no probe begins.
 pub(crate) fn steady<T>(fd: i32, at: Ref, option: (i32, i32), call: impl FnOnce() -> T) -> T {
     let is_of_keepalive = matches!(
         option,

@@ -1,9 +1,9 @@
-//! Connections that stay on TCP for now, because of packet filters that they respect ([`filters`]) or because of `sovia
+//! Reasons to keep connections on TCP for now: packet filters that the connections respect ([`filters`]), or `sovia
 //! off`.
 //!
-//! `sovia off` makes a file, for all users or for one. Each process looks for both files before it accelerates a
-//! connection, and once a second while it has accelerated connections. When the reason ends, the connection may be
-//! accelerated again.
+//! `sovia off` makes a file, for all users or for one user. Each process looks for both files before it accelerates
+//! a connection, and once a second while it has accelerated connections. When the reason ends, the connections may
+//! be accelerated again.
 
 use crate::per_engine::per_engine;
 use crate::{config, filters, kernel_sockets};
@@ -12,19 +12,20 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_control::{End, Reason, env};
 use sovia_sys::{call, clock};
 
-/// Shortest time between two looks for the files, in nanoseconds.
+/// Shortest time in nanoseconds between two checks for the files of `sovia off`.
 const PERIOD_NS: u64 = 100_000_000;
 
 per_engine! {
-    /// Set while everything is switched off, according to the last look.
+    /// Set while `sovia off` has switched this process off, according to the last check.
     static OFF: AtomicBool = AtomicBool::new(false);
-    /// Time of that look.
+    /// Time of the last check.
     static LOOKED: AtomicU64 = AtomicU64::new(0);
-    /// Set after a change, until the connections have been checked.
+    /// Set after a change of the reasons, until the connections have been checked.
     static CHANGED: AtomicBool = AtomicBool::new(false);
 }
 
-/// Returns the reason why a connection may not be accelerated now, if any.
+/// Returns the reason why a connection between `local` and `peer` may not be accelerated now. `None` if there is no
+/// such reason.
 pub(crate) fn refusal(end: End, local: SocketAddr, peer: SocketAddr) -> Option<Reason> {
     if is_off() {
         return Some(Reason::SwitchedOff);
@@ -43,17 +44,18 @@ pub(crate) fn refusal(end: End, local: SocketAddr, peer: SocketAddr) -> Option<R
     refusal
 }
 
-/// Returns true if there may be a reason to keep connections on TCP. Without one, their addresses are not needed.
+/// Returns true if there may be a reason to keep connections on TCP. If not, callers need not find a connection's
+/// addresses.
 pub(crate) fn may_refuse() -> bool {
     is_off() || config::respects_any_filters()
 }
 
-/// Returns true if this process was switched off at its last look.
+/// Returns true if `sovia off` had switched this process off at the last check.
 pub(crate) fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
 }
 
-/// Returns true if two addresses certainly belong to one network namespace.
+/// Returns true if both addresses certainly belong to the same network namespace.
 pub(crate) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
 }
@@ -72,39 +74,41 @@ pub(crate) fn look_at_switch() {
     }
 }
 
-/// Makes the progress thread check all connections.
+/// Makes the progress thread check all connections now.
 pub(crate) fn look_again() {
     note_change();
     kernel_sockets::nudge();
 }
 
-/// Makes the progress thread do so in its next round.
+/// Makes the progress thread check all connections in its next round.
 fn note_change() {
     CHANGED.store(true, Ordering::Release);
 }
 
-/// Makes an epoll instance report changes of packet filters, like [`filters::watch`].
+/// Makes an epoll instance report messages of the agent that watches packet filters, like [`filters::watch`].
 pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) {
     if filters::watch(epoll, seen, token) {
         note_change();
     }
 }
 
-/// Takes reports about packet filters.
+/// Receives the agent's reports about packet filters. After a change, makes the progress thread check all
+/// connections.
 pub(crate) fn receive() {
     if filters::receive() {
         note_change();
     }
 }
 
-/// Called in a forked child, where the filters for inherited connections are unknown.
+/// Drops the parent's connection to the agent. Called in a forked child, where the filters for inherited
+/// connections are unknown.
 pub(crate) fn forked() {
     if filters::forked() {
         note_change();
     }
 }
 
-/// Returns true once for each change. Then all connections need a check.
+/// Returns true once after each change of the reasons. Then all connections need a check.
 pub(crate) fn take_change() -> bool {
     CHANGED.load(Ordering::Relaxed) && CHANGED.swap(false, Ordering::AcqRel)
 }

@@ -1,7 +1,7 @@
 //! The kernel sockets, which the progress thread of each process watches.
 //!
 //! Other modules call this module to start or wake the progress thread, or to make it watch a kernel socket.
-//! [`crate::progress`] has the thread's own work.
+//! [`crate::progress`] has the code that the progress thread runs.
 
 use crate::conn::{CONNS, Conn, Guard, Phase, flag};
 use crate::per_engine::{per_engine, per_engine_tables};
@@ -18,34 +18,35 @@ use std::sync::OnceLock;
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
     static EPOLL: AtomicI32 = AtomicI32::new(-1);
-    /// Set while the epoll instance stays open for the next thread. All kernel sockets are in this instance.
+    /// Set while the epoll instance stays open for the next progress thread. The instance contains all kernel
+    /// sockets.
     static KEPT: AtomicBool = AtomicBool::new(false);
-    /// Function that the thread runs.
+    /// Function that the progress thread runs.
     static MAIN: OnceLock<thread::Main> = OnceLock::new();
-    /// Time of the next attempt to start the thread, after an attempt has failed.
+    /// Time of the next attempt to start the progress thread, after an attempt has failed.
     static RETRY_AT: AtomicU64 = AtomicU64::new(0);
-    /// Function that does a round of the thread's work in the calling thread.
+    /// Function that does a round of the progress thread's work in the calling thread.
     static BY_CALLER: OnceLock<fn()> = OnceLock::new();
 }
 
-/// Epoll token of the doorbell, among the tokens of kernel sockets.
+/// Epoll token of the doorbell. Other tokens name kernel sockets.
 pub(crate) const DOOR: u64 = u64::MAX;
 
-/// Index of the doorbell that wakes the thread.
+/// Index of the doorbell that wakes the progress thread.
 pub(crate) const DOORBELL: u32 = 0;
 
-/// Events that a kernel socket always reports.
+/// Events that the progress thread always watches on a kernel socket.
 const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
-/// Event of room on TCP.
+/// Event that reports room on TCP.
 const ROOM: u32 = libc::EPOLLOUT as u32;
 
 pub(crate) fn token(index: u32, generation: u32, fd: i32) -> u64 {
-    // The descriptor is needed to ask the kernel. Generation and index show that the token still means the same
-    // connection.
+    // Include the descriptor, to ask the kernel about the socket. Generation and index show if the token still
+    // means the same connection.
     u64::from(index) | u64::from(generation & 0xfff) << 20 | u64::from(fd as u32) << 32
 }
 
-/// Returns the connection that a token means, if the connection still has a VI.
+/// Returns the connection that `token` means, if the connection still has a VI.
 pub(crate) fn conn_of(token: u64) -> Option<&'static Conn> {
     let index = token as u32 & 0xf_ffff;
     let generation = (token >> 20) as u32 & 0xfff;
@@ -53,60 +54,62 @@ pub(crate) fn conn_of(token: u64) -> Option<&'static Conn> {
     (conn.phase() == Phase::Attached && conn.is_generation_low(generation)).then_some(conn)
 }
 
-/// Sets the function that the thread runs. Its argument is the epoll instance with the kernel sockets and the doorbell.
+/// Sets the function that the progress thread runs. Its argument is the epoll instance with the kernel sockets and
+/// the doorbell.
 pub(crate) fn served_by(main: thread::Main) {
     let _ = MAIN.set(main);
 }
 
-/// Sets the function that does a round of the work in a calling thread, for a process without a progress thread.
+/// Sets the function that does a round of the progress thread's work in a calling thread, if the process has no
+/// progress thread.
 pub(crate) fn served_by_callers(round: fn()) {
     let _ = BY_CALLER.set(round);
 }
 
-/// Returns the epoll instance with the kernel sockets, once the thread has been started.
+/// Returns the epoll instance with the kernel sockets, once the progress thread has been started.
 #[cfg(test)]
 pub(crate) fn watching() -> Option<i32> {
     Some(EPOLL.load(Ordering::Acquire)).filter(|&epoll| epoll >= 0)
 }
 
-/// Returns true if this process has the thread and its epoll instance.
+/// Returns true if this process has a progress thread and its epoll instance.
 pub(crate) fn is_here() -> bool {
     THREAD.runs() && EPOLL.load(Ordering::Acquire) >= 0
 }
 
-/// Makes the thread that is about to end leave its epoll instance open for the next thread.
+/// Makes the progress thread, which is about to end, leave its epoll instance open for the next progress thread.
 pub(crate) fn keep_instance() {
     KEPT.store(true, Ordering::Release);
 }
 
-/// Returns true if the thread must leave its epoll instance open.
+/// Returns true if the progress thread must leave its epoll instance open at its end.
 pub(crate) fn keeps_instance() -> bool {
     KEPT.load(Ordering::Acquire)
 }
 
-/// Cancels [`keep_instance`], because the thread continues.
+/// Cancels [`keep_instance`], if the progress thread continues.
 pub(crate) fn keep_no_instance() {
     KEPT.store(false, Ordering::Release);
 }
 
-/// Resets the state in a forked child: a kept instance belongs to the parent.
+/// Resets the state in a forked child. A kept epoll instance belongs to the parent.
 pub(crate) fn forked() {
     KEPT.store(false, Ordering::Relaxed);
 }
 
-/// Starts the thread if this process has none. Returns false if no thread can be started.
+/// Starts the progress thread if this process has none. Returns false if no thread can be started.
 pub(crate) fn start() -> bool {
     THREAD.ensure(|| spawn().is_some())
 }
 
-/// Returns true in a forked child whose progress thread has stayed in the parent. Called often, so it makes no system
-/// call.
+/// Returns true in a forked child that has no progress thread yet, although its parent had one. Makes no system
+/// call, because it is called often.
 fn is_missing() -> bool {
     THREAD.is_missing()
 }
 
-/// Starts a missing progress thread in a forked child. For callers that are about to sleep, and rely on the kernel's
-/// events.
+/// Starts a missing progress thread in a forked child. Call it before a sleep that relies on events of kernel
+/// sockets.
 #[inline]
 pub(crate) fn ensure() {
     if is_missing() {
@@ -114,20 +117,20 @@ pub(crate) fn ensure() {
     }
 }
 
-/// Longest sleep of the program's threads, in nanoseconds. If the process cannot have the progress thread, each look
-/// does its work ([`restart`]).
+/// Returns the longest sleep of a program's thread, in nanoseconds. There is a limit if the process cannot have a
+/// progress thread, because calls of the program then do its work ([`restart`]).
 pub(crate) fn longest_sleep() -> Option<u64> {
     const STEP_NS: u64 = 10_000_000;
     is_missing().then_some(STEP_NS)
 }
 
-/// Returns the shorter of a sleep and [`longest_sleep`].
+/// Returns the shorter of `sleep` and [`longest_sleep`].
 pub(crate) fn shortened(sleep: Option<u64>) -> Option<u64> {
     sleep.into_iter().chain(longest_sleep()).min()
 }
 
-/// Like [`ensure`], for callers that only look. Does nothing in a signal handler: starting a thread needs malloc, which
-/// the handler may have interrupted.
+/// Like [`ensure`], for callers that do not sleep. Does nothing in a signal handler, because starting a thread
+/// needs malloc, which the handler may have interrupted.
 #[inline]
 pub(crate) fn ensure_for_a_look() {
     if is_missing() && !chain::is_in_handler() {
@@ -135,23 +138,24 @@ pub(crate) fn ensure_for_a_look() {
     }
 }
 
-/// Epoll instance of a thread that has just been started.
+/// Epoll instance of a progress thread that has just been started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instance {
     /// A new instance, which has no kernel socket yet.
     New,
-    /// The instance that the last thread has left, with all kernel sockets.
+    /// The instance that the last progress thread has left, with all kernel sockets.
     Kept,
 }
 
-/// Starts the thread in a forked child, and makes it watch all inherited connections. If no descriptor is left, or a
-/// limit on processes is reached, the calling thread does a round of the work.
+/// Starts the progress thread in a forked child, and makes it watch all inherited connections. If the start fails,
+/// the calling thread does a round of the progress thread's work.
 #[cold]
 pub(crate) fn restart() {
-    /// Nanoseconds between two attempts.
+    /// Nanoseconds between two attempts to start the progress thread.
     const RETRY_NS: u64 = 10_000_000;
     if process::is_elsewhere() {
-        // A thread of this child would end with the child. The parent would then have none.
+        // Do not start a thread in a child of `vfork`. The thread would end with the child, and the parent would
+        // have no progress thread.
         return;
     }
     let now = clock::now_ns();
@@ -169,7 +173,7 @@ pub(crate) fn restart() {
                 note_room(at.index, at.generation, room);
                 let events = if room { EVENTS | ROOM } else { EVENTS };
                 watch(fd, events, token(at.index, at.generation, fd));
-                // The caller must know now what the progress thread would find out soon.
+                // Record an end of stream now, because the caller cannot wait until the progress thread finds it.
                 if poll::probe(fd, libc::POLLRDHUP) != 0 {
                     at.conn.set(flag::KERNEL_SOCKET | flag::ENDED);
                 }
@@ -182,7 +186,7 @@ pub(crate) fn restart() {
     if is_due {
         RETRY_AT.store(now + RETRY_NS, Ordering::Relaxed);
     }
-    // Under a lock, the round would take further locks. The next look does the round.
+    // Do no round in a critical section, because a round takes locks. A later call does the round.
     if let Some(round) = BY_CALLER.get()
         && !section::is_inside()
     {
@@ -190,14 +194,14 @@ pub(crate) fn restart() {
     }
 }
 
-/// Starts the thread.
+/// Starts the progress thread. Returns `None` if no thread can be started.
 fn spawn() -> Option<Instance> {
     let &main = MAIN.get()?;
     let start =
         |epoll: i32| thread::start(main, epoll as usize as *mut libc::c_void, Ends::WhenTold);
     let last = EPOLL.load(Ordering::Acquire);
     if last >= 0 && KEPT.load(Ordering::Acquire) {
-        // The new thread must not find that it has to leave the instance open again.
+        // Clear `KEPT` first, so that the new thread does not leave the instance open again.
         keep_no_instance();
         if start(last) {
             return Some(Instance::Kept);
@@ -207,8 +211,8 @@ fn spawn() -> Option<Instance> {
     }
     let epoll = pair::epoll_of_door(DOORBELL, DOOR)?.into_raw();
     prepare_fences();
-    // Here and not in the thread, because `find_limits` opens files. Only the program's threads may open descriptors,
-    // and only during their calls.
+    // Find the limits here and not in the thread, because `find_limits` opens files. Only the program's threads may
+    // open descriptors, and only during their calls.
     backlog::find_limits();
     if !start(epoll) {
         pair::leave_door(epoll);
@@ -218,15 +222,16 @@ fn spawn() -> Option<Instance> {
     Some(Instance::New)
 }
 
-/// Finds out whether the kernel executes fences for other threads. In a process with several threads this takes tens of
-/// milliseconds. Neither a call of the program nor the progress thread can wait so long.
+/// Finds out if the kernel can execute fences in other threads. In a process with several threads, this takes tens
+/// of milliseconds. Neither a call of the program nor the progress thread can wait so long, so another thread makes
+/// this check.
 fn prepare_fences() {
     extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         fences::find_out();
         core::ptr::null_mut()
     }
     let start = || thread::start(run, core::ptr::null_mut(), Ends::WhenTold);
-    // In a handler no thread is started, and the handler waits for none.
+    // Do not start a thread in a signal handler. There, find out without a thread.
     if fences::are_known() || !chain::is_in_handler() && !thread::is_single() && start() {
         return;
     }
@@ -246,15 +251,15 @@ pub(crate) fn ring() {
     }
 }
 
-/// Makes the thread watch the kernel socket of a connection that has just got its VI.
+/// Makes the progress thread watch the kernel socket of a connection that has just got its VI.
 pub(crate) fn watch_new(fd: i32, at: Ref) {
-    // Room on TCP is not watched yet. A new socket always has room, so this edge would wake the thread for each
-    // connection without use.
+    // Do not watch for room on TCP yet. A new socket always has room, so this edge would wake the progress thread
+    // for each new connection.
     note_room(at.index, at.generation, false);
     watch(fd, EVENTS, token(at.index, at.generation, fd));
-    // SYNC: pairs with the fence in `may_stop_audits`: the thread's audit finds this connection, or the nudge comes
-    // after the audit. Also pairs with the fence in `thread::ended`: either the thread sees this connection before it
-    // ends, or `ensure` finds it missing.
+    // SYNC: pairs with the fence in `may_stop_audits`. Either the progress thread's audit finds this connection, or
+    // the nudge comes after the audit. Also pairs with the fence in `thread::ended`. Either the progress thread
+    // sees this connection before it ends, or `ensure` finds that the thread is missing.
     fence(Ordering::SeqCst);
     if !AUDITS.swap(true, Ordering::Relaxed) {
         nudge();
@@ -263,7 +268,8 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
 }
 
 per_engine_tables! {
-    /// Generation of a connection whose room on TCP the progress thread reports, by the connection's index; 0: none.
+    /// Generation of a connection for which the progress thread reports room on TCP, by the connection's index; 0:
+    /// no such connection.
     static ROOMS: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
@@ -273,13 +279,14 @@ fn note_room(index: u32, generation: u32, tells: bool) {
     }
 }
 
-/// Returns a generation as a word that is not 0.
+/// Returns `generation` as a word that is never 0.
 fn life(generation: u32) -> u32 {
     generation & 0xff_ffff | 1 << 31
 }
 
-/// Makes the progress thread report room on TCP, after a send or a look has found none. Reports at once if there is
-/// room by now. Later room is reported too, without another call: a second request would report other events again.
+/// Makes the progress thread report room on TCP, after a call has found none. If there is room by now, the report
+/// comes at once. Later room is reported without another call of this function. So a second call does nothing,
+/// because a second request to the kernel would report other events again.
 #[cold]
 #[inline(never)]
 pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
@@ -296,51 +303,54 @@ pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
     let token = token(index, generation, fd);
     let epoll = EPOLL.load(Ordering::Acquire);
     if poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, EVENTS | ROOM, token).is_err() {
-        // The thread watches the connection through another descriptor of the same socket, which may be closed by now.
+        // The progress thread may watch the connection through another descriptor of the same socket, which may be
+        // closed by now.
         watch(fd, EVENTS | ROOM, token);
     }
 }
 
-/// Makes the thread watch the kernel socket of an attached connection. The kernel removes the socket once no process
-/// has it open.
+/// Makes the progress thread watch the kernel socket of a connection with a VI. The kernel removes the socket from
+/// the instance once no process has it open.
 fn watch(fd: i32, events: u32, token: u64) {
     let epoll = EPOLL.load(Ordering::Acquire);
-    // An edge that already exists is reported at once.
+    // The kernel reports an event that already exists at once.
     if poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token).is_err() {
-        // The instance still has this socket, as the kernel socket of an earlier record.
+        // The instance still has this socket, under the token of an earlier connection record.
         let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, events, token);
     }
 }
 
-/// Stops watching a descriptor whose socket stays open.
+/// Stops watching the kernel socket behind `fd`, which stays open.
 pub(crate) fn leave(fd: i32) {
     let epoll = EPOLL.load(Ordering::Acquire);
     let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
 }
 
 per_engine! {
-    /// Set while the thread audits the connections from time to time. Cleared while there are no connections.
+    /// Set while the progress thread audits the connections from time to time. Cleared while there are no
+    /// connections.
     static AUDITS: AtomicBool = AtomicBool::new(false);
 }
 
-/// Makes the thread audit the connections from time to time.
+/// Records that the progress thread audits the connections from time to time.
 pub(crate) fn audits() {
     AUDITS.store(true, Ordering::Relaxed);
 }
 
-/// Stops the audits, unless the look that follows finds a connection.
+/// Clears `AUDITS` before an audit. The caller continues the audits if this audit finds a connection.
 pub(crate) fn may_stop_audits() {
     AUDITS.store(false, Ordering::Relaxed);
-    // SYNC: pairs with the fence in `watch_new`.
+    // SYNC: pairs with the fence in `watch_new`. Either `watch_new` finds `AUDITS` cleared, or the audit finds its
+    // connection.
     fence(Ordering::SeqCst);
 }
 
-/// Takes the lock before a fork ([`crate::fork`]).
+/// Takes the lock of the progress thread's start, before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     THREAD.hold();
 }
 
-/// Releases the lock after a fork, in parent and child.
+/// Releases the lock of the progress thread's start after a fork, in parent and child.
 pub(crate) fn release() {
     THREAD.release();
 }

@@ -1,36 +1,37 @@
 //! Sockets over Virtual Interfaces.
 //!
-//! Every connection is, and stays, the kernel TCP connection that the program asked for: its kernel socket. This crate
-//! watches stream sockets from their first byte. A rendezvous ([`meeting`]) finds out if the other end runs under Sovia
-//! on the same host. If so, this crate moves the bytes of either direction onto a VI ([`stream`]). The kernel keeps the
-//! program's descriptor numbers, names, listeners and errors.
+//! Every connection is, and stays, the kernel TCP connection that the program asked for: its kernel socket. This
+//! crate watches stream sockets from their first byte. A rendezvous ([`meeting`]) finds out if the other end of the
+//! connection runs under Sovia on the same host. If so, this crate moves the bytes of each direction from TCP onto
+//! a VI ([`stream`]). The kernel keeps the program's descriptor numbers, names, listeners and errors.
 //!
 //! The modules, from the highest layer to the lowest. A module imports only modules of lower lines, or to its right in
 //! its own line. `tests/layers.rs` checks this order.
-//! - [`native`]: calls of programs written for Sovia, beyond libc's; `engine`: start and end.
-//! - `fork`; `progress`: watches kernel sockets; `relay`: keeps a stream whose peer has left; `keeper`: holds unread
-//!   bytes for several processes.
+//! - [`native`]: calls beyond libc's, for programs written for Sovia; `engine`: start and end of Sovia in a
+//!   process.
+//! - `fork`; `progress`: watches kernel sockets; `relay`: keeps a stream whose peer has left; `keeper`: holds
+//!   unread bytes for several processes.
 //! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops.
-//! - [`epoll`]: its calls; [`loan`]: pool slots, lent to the program.
+//! - [`epoll`]: the epoll calls; [`loan`]: pool slots, lent to the program.
 //! - [`ops`]: one module for each family of libc calls.
-//! - [`fallback`]: back to TCP.
-//! - [`meeting`]: how the two ends find each other, and a connection gets its VI.
+//! - [`fallback`]: moves a connection from its VI back to TCP.
+//! - [`meeting`]: how the two ends of a connection find each other and make a VI.
 //! - `sets`: connections in epoll instances; `handler`: threads that handle messages; [`wait`]: waits for one
 //!   connection.
-//! - [`stream`]: sends and receives on the two paths.
-//! - `kernel_sockets`: requests to the thread that watches them; [`pair`]: the other process, and the segment shared
-//!   with it.
+//! - [`stream`]: sends and receives on TCP and on the VI.
+//! - `kernel_sockets`: requests to the thread that watches kernel sockets; [`pair`]: a peer process, and the
+//!   segment shared with this peer.
 //! - [`config`], [`protocol`]: settings; `rest`: the socket from which a keeper's unread bytes come.
 //! - [`table`]: descriptors that Sovia serves; [`family`]: connections, in memory that forked processes share;
 //!   [`conn`]: one connection.
-//! - `closer`: closes descriptors from unknown processes; `peers`: reports deaths.
-//! - Modules that import no other: `members` (processes of the family), [`process`], [`stats`], `thread`. Also `memory`
-//!   (registered for sends), `message` (of a rendezvous), `passed_on` (connections sent to other processes).
+//! - `closer`: closes descriptors from unknown processes; `peers`: reports deaths of peers.
+//! - Modules that import no other: `members` (processes of the family), [`process`], [`stats`], `thread`. Also
+//!   `memory` (registered for sends), `message` (of a rendezvous), `passed_on` (connections sent to other
+//!   processes).
 //!
 //! This crate calls no libc function that Sovia interposes. Its system calls go straight to the kernel (`sovia-sys`).
 
-// Makes `sovia_sys` name `sovia_sync`, which has the locks and exports the system calls again. Modules that name
-// `sovia_sys` then find both.
+// Lets modules name `sovia_sync` as `sovia_sys`. `sovia_sync` has the locks, and exports the system calls again.
 extern crate sovia_sync as sovia_sys;
 
 mod agents;

@@ -1,8 +1,8 @@
-//! Connections that the program has closed while work on TCP is left ([`Rest`]). The kernel lingers over the bytes that
-//! it has. The progress thread puts on TCP the bytes that had no room.
+//! Connections that the program has closed while bytes must still go on TCP ([`Rest`]). The kernel lingers over the
+//! bytes that it already has. The progress thread puts the remaining bytes on TCP when there is room.
 //!
-//! Each connection has a private descriptor, so the peer does not see the end too early. The descriptor ends with the
-//! process, and then the peer notices that bytes are missing.
+//! Each connection has a private descriptor, so that the peer does not see the end of stream too early. If the
+//! process ends, the descriptor is closed, and the peer notices that bytes are missing.
 
 use crate::per_engine::per_engine;
 use crate::{kernel_sockets, stream};
@@ -18,8 +18,8 @@ per_engine! {
     static COUNT: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Keeps a connection whose descriptor `fd` is about to be closed. If no private descriptor can be made, resets the
-/// connection.
+/// Keeps a connection whose descriptor `fd` is about to be closed, until `rest` is on TCP. If no private descriptor
+/// can be made, resets the connection.
 #[cold]
 pub(crate) fn over(fd: i32, mut rest: Rest) {
     let copy = || call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32);
@@ -35,7 +35,7 @@ pub(crate) fn over(fd: i32, mut rest: Rest) {
     kernel_sockets::nudge();
 }
 
-/// Continues the work of all these connections. Called by the progress thread.
+/// Continues to put the connections' bytes on TCP. Called by the progress thread and by [`await_all`].
 pub(crate) fn serve() {
     if COUNT.load(Ordering::SeqCst) != 0 {
         LINGERING.with(|all| {
@@ -45,7 +45,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// Waits until no such connection is left, in a process that has nothing else to do.
+/// Waits until all bytes of closed connections are on TCP. For a process that has nothing else to do.
 pub(crate) fn await_all() {
     while COUNT.load(Ordering::SeqCst) != 0 {
         let _ = ppoll(&mut [], Some(DRAIN_NS), None);
@@ -53,22 +53,23 @@ pub(crate) fn await_all() {
     }
 }
 
-/// Returns the time in nanoseconds until the next look at these connections. `None` if there are none.
+/// Returns the time in nanoseconds until the next call of [`serve`]. `None` if there are no closed connections
+/// left.
 pub(crate) fn pause() -> Option<u64> {
     (COUNT.load(Ordering::Relaxed) != 0).then_some(DRAIN_NS)
 }
 
-/// Takes the lock before a fork ([`crate::fork`]).
+/// Takes this module's lock before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     LINGERING.hold();
 }
 
-/// Releases the lock after a fork, in parent and child.
+/// Releases this module's lock after a fork, in parent and child.
 pub(crate) fn release() {
     LINGERING.release();
 }
 
-/// Drops the connections in a forked child: they have stayed in the parent.
+/// Drops the connections in a forked child. The parent continues to serve the connections.
 pub(crate) fn forked() {
     COUNT.store(0, Ordering::Relaxed);
     drop(LINGERING.with(core::mem::take));

@@ -1,9 +1,9 @@
 //! The processes of a family: which of them live, and which process slot each has.
 //!
-//! A process slot names its process among the holders of a connection ([`Holders`], [`crate::family`]). While a process
-//! lives, it holds a record lock on its slot's byte of a memory file of the family. The kernel releases the lock when
-//! the process ends or executes another program. Children do not inherit the lock. The kernel says in every PID
-//! namespace whether the lock is held.
+//! A process slot names its process among the holders of a connection ([`Holders`], [`crate::family`]). The family
+//! has a memory file with one byte for each slot. While a process lives, it holds a record lock on its slot's byte.
+//! The kernel releases the lock when the process ends or executes another program. Children do not inherit the
+//! lock. The kernel can say in every PID namespace if the lock is held.
 
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
@@ -12,31 +12,34 @@ use sovia_control::board::{Holders, PLACES};
 use sovia_control::inheritance::{FILES_FROM, Passed};
 use sovia_sys::{Fd, call, fd, record_lock};
 
-/// Number of process slots. Further processes share the last slot, which never empties: whatever one of these processes
-/// holds, another may hold as well. So such a process is never the last holder, and the end of the kernel socket
-/// notifies the peer instead. Connections that such a process opens stay on TCP.
+/// Number of process slots. Processes that find no free slot share the last slot, which never becomes free. What
+/// one of these processes holds, another may hold as well. So such a process is never the last holder, and its end
+/// of a connection reaches the peer only by the kernel socket. Connections that such a process opens stay on TCP.
 pub(crate) const MEMBERS: usize = PLACES as usize;
 const SHARED: usize = MEMBERS - 1;
-/// Number of used slots that a search for a free slot checks before it takes one that no process has had.
+/// Number of used slots that a search for a free slot checks before it takes a slot that no process has had.
 const PASSED_BY: usize = 8;
-/// Number of counters of waiting threads in a connection. Processes use them by their slots, and a child never uses its
-/// parent's. A child that was forked during a wait also leaves this wait, and counts down without having counted up.
+/// Number of counters of waiting threads in a connection. A process uses the counter of its slot, modulo this
+/// number. A child never uses its parent's counter. A child forked during a wait also leaves this wait, and then
+/// counts its own counter down without having counted up.
 pub(crate) const COUNTERS: usize = 64;
 /// Process id of a slot that is reserved for a child of a coming fork.
 const EXPECTED: i32 = -1;
 per_engine! {
     /// Slot of this process.
     static PLACE: AtomicU32 = AtomicU32::new(0);
-    /// Number of this process among the successive processes of its slot.
+    /// Number of this process among the processes that have had this slot.
     static LIFE: AtomicU32 = AtomicU32::new(0);
-    /// Slot of the child that is being forked.
+    /// Slot of the child that was forked last or is being forked.
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    /// File with the locks; 0: none.
+    /// Descriptor of the file with the locks; 0 if there is no such file.
     static LOCKS: AtomicI32 = AtomicI32::new(0);
-    /// Inode of this file. The program may close the descriptor without a hook, and reuse its number.
+    /// Inode of the file with the locks. The inode identifies the file, because the program may close `LOCKS`
+    /// without a hook and reuse the number.
     static LOCKS_ID: AtomicU64 = AtomicU64::new(0);
-    /// Another descriptor of the file, for the program that this process executes; 0: none. The descriptor stays open,
-    /// because the close of any descriptor of the file releases this process's lock.
+    /// Another descriptor of the file with the locks, for the program that this process executes; 0 if there is
+    /// none. The descriptor stays open, because the close of any descriptor of the file releases this process's
+    /// lock.
     static LOCKS_TO_LEAVE: AtomicI32 = AtomicI32::new(0);
 }
 
@@ -54,36 +57,36 @@ pub(crate) struct Place {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Members {
-    /// One above the highest slot that a process has had. The shared slot does not count, because a search up to it
-    /// needs a system call for each slot.
+    /// One above the highest slot that a process has had. The shared slot does not count: with it, each search
+    /// would check all slots, at one system call a slot.
     top: AtomicU32,
     _rest: u32,
     places: [Place; MEMBERS],
 }
 
 impl Members {
-    /// Records that a process has this slot, or is about to have it.
+    /// Records that a process has slot `place`, or is about to have it.
     fn has(&self, place: usize) {
         if place != SHARED {
             self.top.fetch_max(place as u32 + 1, Ordering::AcqRel);
         }
     }
 
-    /// Returns the slots that processes have had.
+    /// Returns all slots up to the highest slot that a process has had.
     fn used(&self) -> &[Place] {
         &self.places[..(self.top.load(Ordering::Acquire) as usize).min(MEMBERS)]
     }
 }
 
-/// Returns the offset of a slot's process id in a family's list, in bytes.
+/// Returns the offset of the process id of slot `place` in a family's list, in bytes.
 pub(crate) const fn pid_at(place: u32) -> u64 {
     (offset_of!(Members, places) + place as usize * size_of::<Place>() + offset_of!(Place, pid))
         as u64
 }
 
 per_engine! {
-    /// The family's list, at the same address in all its processes. Null until a connection is recorded.
-    /// [`crate::family`] makes it.
+    /// The family's list, at the same address in all processes of the family. Null until a connection is recorded.
+    /// [`crate::family`] makes the list.
     pub(crate) static LIST: AtomicPtr<Members> = AtomicPtr::new(core::ptr::null_mut());
 }
 
@@ -92,48 +95,50 @@ fn members() -> Option<&'static Members> {
     unsafe { LIST.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the word of holders that contains only this process.
+/// Returns a word of holders with only this process.
 #[inline]
 pub(crate) fn only_me() -> u64 {
     with(Holders::NONE, place()).word()
 }
 
-/// Returns `holders` plus the process with slot `place`. Processes in the shared slot are not named.
+/// Returns `holders` plus the process with slot `place`. For the shared slot, only marks that there may be more
+/// holders.
 fn with(holders: Holders, place: usize) -> Holders {
     if place == SHARED { holders.with_more() } else { holders.with(place as u32) }
 }
 
-/// Returns true if this process is one of the holders in a word. For a process in the shared slot, returns true if it
-/// may be one.
+/// Returns true if this process is one of `holders`. If this process has the shared slot, returns true if it may be
+/// one of them.
 #[inline]
 pub(crate) fn has_me(holders: u64) -> bool {
     let (holders, place) = (Holders::from_word(holders), place());
     if place == SHARED { holders.may_be_more() } else { holders.names(place as u32) }
 }
 
-/// Adds the process with slot `place` to the holders in `word`. Returns false if there is no room for its name. Then
-/// the word says that there may be more holders.
+/// Adds the process with slot `place` to the holders in `word`. Returns false if `word` has no room for another
+/// name. Then `word` says that there may be more holders.
 pub(crate) fn add(word: &AtomicU64, place: usize) -> bool {
     let (_, now) = update(word, |holders| with(holders, place));
     place == SHARED || now.names(place as u32)
 }
 
-/// Adds this process.
+/// Adds this process to the holders in `word`.
 pub(crate) fn add_me(word: &AtomicU64) {
     add(word, place());
 }
 
-/// Removes the process with slot `place`. Returns the holders before and after.
+/// Removes the process with slot `place` from the holders in `word`. Returns the holders before and after the call.
 pub(crate) fn strike(word: &AtomicU64, place: usize) -> (Holders, Holders) {
     update(word, |holders| holders.without(place as u32))
 }
 
-/// Removes this process.
+/// Removes this process from the holders in `word`.
 pub(crate) fn strike_me(word: &AtomicU64) {
     strike(word, place());
 }
 
-/// Changes `word`. Does not write to it if the value stays the same.
+/// Changes the holders in `word`, and returns the old and the new holders. Does not write to `word` if the value
+/// stays the same.
 fn update(word: &AtomicU64, change: impl Fn(Holders) -> Holders) -> (Holders, Holders) {
     let changed = |seen| {
         let now = change(Holders::from_word(seen)).word();
@@ -145,18 +150,18 @@ fn update(word: &AtomicU64, change: impl Fn(Holders) -> Holders) -> (Holders, Ho
     }
 }
 
-/// Returns the slot of this process.
+/// Returns the number of this process's slot.
 #[inline]
 pub(crate) fn place() -> usize {
     PLACE.load(Ordering::Relaxed) as usize % MEMBERS
 }
 
-/// Returns true if this process has a slot of its own.
+/// Returns true if this process has a slot of its own, not the shared one.
 pub(crate) fn is_known() -> bool {
     place() != SHARED
 }
 
-/// Makes the file with the locks, for a new list.
+/// Makes the file with the locks, for a new list. Leaves `LOCKS` 0 if this fails.
 pub(crate) fn found() {
     if !fd::can_be_spared() {
         // The program needs every descriptor that its limit allows. Without the file, processes are distinguished by
@@ -164,9 +169,9 @@ pub(crate) fn found() {
         return;
     }
     let made = Fd::make(|| call::memfd_create(c"sovia-family", libc::MFD_CLOEXEC));
-    // The program might close a descriptor with a low number by mistake.
+    // Do not keep a low descriptor number, because the program might close this number by mistake.
     let Some(file) = made.ok().filter(Fd::is_high) else { return };
-    // Another thread may also be making the list, and may be earlier.
+    // Keep only one file. Another thread may make the list at the same time, and may have stored its file already.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
     let id = call::file_id(file.raw()).map_or(0, |(_, inode)| inode);
     if LOCKS.compare_exchange(0, file.raw(), success, failure).is_ok() {
@@ -175,13 +180,14 @@ pub(crate) fn found() {
     }
 }
 
-/// Publishes that this process lives, and takes the lock of its slot.
+/// Takes the lock of this process's slot, and records this process in `list`.
 pub(crate) fn join(list: &Members) {
     let place = place();
     let life = list.places[place].life.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     LIFE.store(life, Ordering::Relaxed);
     hold_place(place);
-    // SYNC: Release comes after the lock. A process that loads this id with Acquire finds the lock held.
+    // SYNC: the lock is taken before this Release store. A process that loads this id with Acquire finds the lock
+    // held.
     list.places[place].pid.store(call::getpid(), Ordering::Release);
     list.has(place);
 }
@@ -200,15 +206,15 @@ pub(crate) fn rejoin() {
     }
 }
 
-/// Called before exec. Without a file with locks, this process must record that it holds nothing any more. With the
-/// file, the kernel releases the lock at exec, and only if exec succeeds.
+/// Records before an exec that this process holds no connections any more, if there is no file with locks. With the
+/// file, the kernel releases the lock at the exec, and only if the exec succeeds.
 pub(crate) fn leave_by_exec() {
     if LOCKS.load(Ordering::Acquire) == 0 {
         leave();
     }
 }
 
-/// Records that this process holds nothing any more.
+/// Records that this process holds no connections any more.
 pub(crate) fn leave() {
     if let Some(members) = members() {
         let place = place();
@@ -218,7 +224,7 @@ pub(crate) fn leave() {
     }
 }
 
-/// A process of the family. Another process may have its slot after its death.
+/// A process of the family. After the death of this process, another process may get its slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Member {
@@ -227,7 +233,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Returns a word for the process. 0 means a process without a family.
+    /// Returns a word that names the process. 0 means a process without a family.
     pub(crate) fn word(self) -> u64 {
         u64::from(self.life) << 32 | u64::from(self.place)
     }
@@ -237,12 +243,12 @@ impl Member {
     }
 }
 
-/// Returns this process.
+/// Returns this process as a [`Member`].
 pub(crate) fn me() -> Member {
     Member { place: place() as u32, life: LIFE.load(Ordering::Relaxed) }
 }
 
-/// Returns true if a process of the family lives and has not executed another program.
+/// Returns true if `member` lives and has not executed another program.
 pub(crate) fn lives(member: Member) -> bool {
     let place = member.place as usize % MEMBERS;
     members().is_some_and(|members| {
@@ -257,7 +263,7 @@ fn is_alive(members: &Members, place: usize) -> bool {
         EXPECTED => true,
         _ if place == SHARED || place == self::place() => true,
         pid => match LOCKS.load(Ordering::Acquire) {
-            // Without the file, checks the process id, which is only right in one PID namespace.
+            // Without the file, check the process id. The result is only right within one PID namespace.
             0 => call::process_exists(pid),
             fd => {
                 record_lock::is_held(fd, place as u64).unwrap_or_else(|_| call::process_exists(pid))
@@ -266,17 +272,17 @@ fn is_alive(members: &Members, place: usize) -> bool {
     }
 }
 
-/// A descriptor of the file with the family's locks, for the program that this process is about to execute. (The exec
-/// closes the other descriptors.)
+/// A descriptor of the file with the family's locks, for the program that this process is about to execute. The
+/// exec closes all other descriptors of this file.
 #[derive(Debug)]
 pub(crate) struct LocksToLeave {
     fd: Option<Fd>,
-    /// Set in a child that runs on this process's memory with its own descriptor table.
+    /// Set in a child of `vfork`, which runs on this process's memory with its own descriptor table.
     is_borrowed: bool,
 }
 
 impl LocksToLeave {
-    /// Returns `None` if there are no locks.
+    /// Duplicates the descriptor. Returns `None` if there are no locks.
     pub(crate) fn new(is_borrowed: bool) -> Option<LocksToLeave> {
         let is_it = |fd: &i32| {
             let id = LOCKS_ID.load(Ordering::Acquire);
@@ -292,7 +298,7 @@ impl LocksToLeave {
         Some(LocksToLeave { fd: Some(fd), is_borrowed })
     }
 
-    /// Returns the data that the program gets about the file.
+    /// Returns what this process tells the executed program about the file.
     pub(crate) fn passed(&self) -> Passed {
         let fd = self.fd.as_ref().map_or(-1, Fd::raw);
         Passed { fd, inode: LOCKS_ID.load(Ordering::Acquire) }
@@ -300,7 +306,7 @@ impl LocksToLeave {
 }
 
 impl Drop for LocksToLeave {
-    /// Keeps the descriptor, because the exec has failed.
+    /// Keeps the descriptor for the next exec. Runs only after an exec has failed.
     fn drop(&mut self) {
         if let Some(fd) = self.fd.take()
             && !self.is_borrowed
@@ -311,8 +317,8 @@ impl Drop for LocksToLeave {
     }
 }
 
-/// Returns true if one of `holders`, which belong to this process's family, may live. A copy of this process that is
-/// outside the family may also call it.
+/// Returns true if one of `holders` may live. All `holders` belong to this process's family. A copy of this process
+/// outside the family may also call this function.
 pub(crate) fn any_lives(holders: u64) -> bool {
     let (Some(members), Some(locks)) = (members(), locks()) else { return holders != 0 };
     let pid_of = |place: u32| {
@@ -321,8 +327,9 @@ pub(crate) fn any_lives(holders: u64) -> bool {
     any_may_live(Holders::from_word(holders), locks, pid_of)
 }
 
-/// Like [`any_lives`], for another family. `pid_of` reads its list, and `locks` is the file with its locks. A process
-/// counts as living if it is not named, or if its lock cannot be checked.
+/// Like [`any_lives`], for the processes of another family. `pid_of` returns the process id of a slot in that
+/// family's list. `locks` is the file with that family's locks. A process without a name in `holders` counts as
+/// living, like one whose lock cannot be checked.
 pub(crate) fn any_may_live(
     holders: Holders,
     locks: i32,
@@ -335,27 +342,27 @@ pub(crate) fn any_may_live(
     holders.may_be_more() || holders.places().any(may_live)
 }
 
-/// Returns the file whose locks show which processes live.
+/// Returns the file with the locks that show which processes live.
 pub(crate) fn locks() -> Option<i32> {
     Some(LOCKS.load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
 
-/// Returns the inode of this file.
+/// Returns the inode of the file with the locks.
 pub(crate) fn locks_id() -> u64 {
     LOCKS_ID.load(Ordering::Acquire)
 }
 
-/// Returns true if each of `holders` can be checked for life.
+/// Returns true if this process can check for each of `holders` if it lives.
 pub(crate) fn are_told_apart(holders: u64) -> bool {
     locks().is_some() && !Holders::from_word(holders).may_be_more()
 }
 
-/// Returns true if a connection's holders include living processes other than this one. Removes dead processes.
-/// Processes that are not named count as living.
+/// Returns true if the holders in `word` include living processes other than this process. Removes dead processes
+/// from `word`. Processes without a name in `word` count as living.
 pub(crate) fn others_live(word: &AtomicU64) -> bool {
     let seen = word.load(Ordering::Acquire);
     if seen == only_me() {
-        // The usual case, decided at once.
+        // This is the usual case, and needs no system call.
         return false;
     }
     let me = place();
@@ -364,7 +371,7 @@ pub(crate) fn others_live(word: &AtomicU64) -> bool {
         return false;
     }
     if holders.may_be_more() {
-        // Nothing shows whether the processes without a name live.
+        // A process without a name cannot be checked.
         return true;
     }
     let Some(members) = members() else { return false };
@@ -379,7 +386,7 @@ pub(crate) fn others_live(word: &AtomicU64) -> bool {
     alive
 }
 
-/// Returns true if the family has had a process in slot `places` or above, or in the shared slot.
+/// Returns true if the family has had a process in a slot from number `places` on, or in the shared slot.
 pub(crate) fn have_been(places: usize) -> bool {
     let has_shared = |members: &Members| members.places[SHARED].pid.load(Ordering::Acquire) != 0;
     members().is_some_and(|members| members.used().len() > places || has_shared(members))
@@ -389,30 +396,30 @@ pub(crate) fn have_been(places: usize) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     pub(crate) place: usize,
-    /// Set if no other process has this slot.
+    /// Set if the child does not get the shared slot.
     pub(crate) is_known: bool,
 }
 
-/// Reserves a slot for the child before a fork. Returns `None` if there is no family.
+/// Reserves a slot for a child before a fork. Returns `None` if there is no family.
 pub(crate) fn expect() -> Option<Expected> {
     let members = members()?;
     RELATIVES.store(true, Ordering::Relaxed);
     let place = free_place(members).unwrap_or(SHARED);
     let is_known = place != SHARED;
     if is_known {
-        // Marks the slot's earlier process as gone, even if the child dies before it joins.
+        // Mark the slot's earlier process as gone, even if the child dies before it calls [`join`].
         members.places[place].life.fetch_add(1, Ordering::AcqRel);
         members.has(place);
     } else {
-        // Not empty even before the child runs.
+        // Mark the shared slot as used even before the child runs.
         members.places[SHARED].pid.store(EXPECTED, Ordering::Release);
     }
     NEXT.store(place as u32, Ordering::Relaxed);
     Some(Expected { place, is_known })
 }
 
-/// Takes a slot without a living process. Searches from the slot that was taken last, because most slots before it are
-/// still taken. Each check costs a system call.
+/// Takes a slot without a living process. Searches from the slot that was taken last, because most slots below it
+/// are still taken. Each check of a slot costs a system call.
 fn free_place(members: &Members) -> Option<usize> {
     let top = members.used().len();
     let take = |place: usize| {
@@ -427,7 +434,7 @@ fn free_place(members: &Members) -> Option<usize> {
     let used = (first..first + top).map(|place| place % top.max(1));
     let fresh = top..SHARED;
     used.clone().take(PASSED_BY).find(|&place| take(place)).or_else(|| {
-        // All used slots, if there is no fresh one.
+        // First the slots that no process has had, then all used slots.
         fresh.chain(used).find(|&place| take(place))
     })
 }
@@ -444,24 +451,24 @@ pub(crate) fn expect_nobody() {
 }
 
 per_engine! {
-    /// Set while this process may share the family's memory with another one.
+    /// Set while this process may share the family's memory with a forked relative.
     static RELATIVES: AtomicBool = AtomicBool::new(false);
 }
 
-/// Returns true if this process may have relatives.
+/// Returns true if this process may have forked relatives.
 pub(crate) fn has_relatives() -> bool {
     RELATIVES.load(Ordering::Relaxed)
 }
 
-/// Makes this process the first one of a new family, because the family's memory is now its own. `list` will be the
-/// family's list.
+/// Makes this process the first process of a new family. Called when this process replaces the family's memory by
+/// its own. `list` will be the new family's list.
 pub(crate) fn begin_anew(list: &Members) {
     PLACE.store(0, Ordering::Relaxed);
     RELATIVES.store(false, Ordering::Relaxed);
     for locks in [&LOCKS_TO_LEAVE, &LOCKS] {
         let locks = locks.swap(0, Ordering::AcqRel);
         if locks != 0 {
-            // This close releases the lock on the old slot.
+            // This close releases the lock on this process's old slot.
             drop(Fd::keep(locks));
         }
     }
@@ -474,10 +481,11 @@ pub(crate) fn list() -> Option<&'static Members> {
     members()
 }
 
-/// Called in the child.
+/// Takes over the slot that the parent has reserved. Called in a forked child.
 pub(crate) fn born() {
     if members().is_none() {
-        // There is nothing to share yet. A thread of the parent may have been about to make the list.
+        // The parent has no list to share. A thread of the parent may have been about to make one, and its
+        // descriptors are useless here.
         LOCKS.store(0, Ordering::Release);
         LOCKS_TO_LEAVE.store(0, Ordering::Release);
     }

@@ -1,12 +1,13 @@
-//! Registered memory for packets, if the settings require it (SOVIA_REG, SOVIA_COPY and SOVIA_HYBRID, ICS section 4.1).
+//! Registered memory for packets, if the settings SOVIA_REG, SOVIA_COPY or SOVIA_HYBRID require it (ICS section
+//! 4.1).
 //!
-//! The NIC in shared memory reads a program's bytes in the call that sends them. So the NIC needs no registration, and
-//! by default there is none. With these settings the NIC reads only registered memory: a program's buffer that is
-//! registered for one send, or a copy of its bytes. Copies lie in buffers of this process, which are registered for
-//! good.
+//! The NIC in shared memory reads a program's bytes during the call that sends them. So the NIC needs no
+//! registration, and by default nothing is registered. With these settings the NIC reads only registered memory.
+//! This is the program's buffer, registered for one send, or a copy of the buffer's bytes. Copies lie in buffers of
+//! this process, which are registered for good.
 //!
-//! Both tables have a fixed size and no lock to wait for. So a signal handler may send during a send that it has
-//! interrupted. When a table is full, nothing is registered, and packets go as by default.
+//! The tables of regions and buffers have a fixed size, and no lock. So a signal handler may send during a send
+//! that it has interrupted. While a table is full, nothing is registered, and packets are sent as by default.
 
 use crate::per_engine::{per_engine, per_engine_tables};
 use core::cell::UnsafeCell;
@@ -25,7 +26,7 @@ const BUFFERS: usize = 16;
 
 /// Table entry for a region.
 struct Place {
-    /// Changes when the entry is taken and when it is freed. Odd while taken.
+    /// Changes when the entry is taken and when it is freed. Odd while the entry is taken.
     generation: AtomicU32,
     base: AtomicUsize,
     len: AtomicUsize,
@@ -37,7 +38,7 @@ per_engine! {
     }; REGIONS];
 }
 
-/// A registered slice, until it is dropped. Serves as its memory handle.
+/// Registration of a slice, until this value is dropped. Also serves as the slice's memory handle.
 #[derive(Debug)]
 pub(crate) struct Region<'b> {
     place: usize,
@@ -45,9 +46,9 @@ pub(crate) struct Region<'b> {
     bytes: PhantomData<UserSlice<'b>>,
 }
 
-/// Registers a slice. Returns `None` while all entries are taken.
+/// Registers `bytes`. Returns `None` while all entries are taken.
 pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
-    // Threads begin at different entries, to avoid contention.
+    // Start threads at different entries, to avoid contention.
     let first = thread::thread_id() as usize;
     for step in 0..REGIONS {
         let place = (first + step) % REGIONS;
@@ -68,7 +69,7 @@ pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
 }
 
 impl Region<'_> {
-    /// Returns `bytes`, for the NIC to read, if they all lie in the region.
+    /// Returns `bytes`, for the NIC to read, if all of them lie in the region.
     pub(crate) fn read<'a>(&self, bytes: UserSlice<'a>) -> Option<UserSlice<'a>> {
         let place = &TABLE[self.place];
         let offset = bytes.as_ptr().addr().checked_sub(place.base.load(Ordering::Relaxed))?;
@@ -91,21 +92,22 @@ struct Buffer(UnsafeCell<[u8; BUFFER]>);
 unsafe impl Sync for Buffer {}
 
 per_engine! {
-    /// Thread that uses each buffer, or 0. The words lie beside each other, because a forked child reads them all.
+    /// Id of the thread that uses each buffer, or 0. The words are adjacent, because a forked child reads them all.
     static USERS: [AtomicU32; BUFFERS] = [const { AtomicU32::new(0) }; BUFFERS];
 }
 per_engine_tables! {
     static OWN: [Buffer; BUFFERS] = [const { Buffer(UnsafeCell::new([0; BUFFER])) }; BUFFERS];
 }
 
-/// Bytes in a registered buffer, until it is dropped.
+/// A copy of a program's bytes in a registered buffer. Dropping this value frees the buffer.
 #[derive(Debug)]
 pub(crate) struct Copied {
     buffer: usize,
     len: usize,
 }
 
-/// Copies bytes to a registered buffer. Returns `None` if they do not fit, or if all buffers are taken.
+/// Copies `bytes` to a registered buffer. Returns `None` if the bytes do not fit or cannot be read, or if all
+/// buffers are taken.
 pub(crate) fn copy(bytes: UserSlice<'_>) -> Option<Copied> {
     let me = thread::thread_id() as u32;
     for step in 0..BUFFERS {
@@ -113,11 +115,11 @@ pub(crate) fn copy(bytes: UserSlice<'_>) -> Option<Copied> {
         let (user, Buffer(memory)) = (&USERS[buffer], &OWN[buffer]);
         if user.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             let copied = Copied { buffer, len: bytes.len() };
-            // SAFETY: the exchange gives the buffer to this call until `copied` is dropped. Nothing else refers to its
-            // memory meanwhile.
+            // SAFETY: the exchange gives the buffer to this call until `copied` is dropped. No other reference to
+            // the buffer's memory exists meanwhile.
             let memory = unsafe { &mut *memory.get() };
             let memory = memory.get_mut(..bytes.len())?;
-            // If the program's memory is not readable, the NIC reports the error.
+            // If the bytes cannot be read, return `None`. The NIC then reports the error.
             access::read(bytes, memory).ok()?;
             return Some(copied);
         }
@@ -126,9 +128,9 @@ pub(crate) fn copy(bytes: UserSlice<'_>) -> Option<Copied> {
 }
 
 impl Copied {
-    /// Returns the copy, for the NIC to read.
+    /// Returns the copied bytes, for the NIC to read.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the buffer belongs to this value, and was only written before this value was made.
+        // SAFETY: the buffer belongs to `self`, and was only written before `self` was made.
         let memory = unsafe { &*OWN[self.buffer].0.get() };
         &memory[..self.len]
     }
@@ -140,7 +142,7 @@ impl Drop for Copied {
     }
 }
 
-/// Frees all entries in a forked child: the sends of the parent's other threads do not continue here.
+/// Frees all entries in a forked child. Sends of the parent's other threads do not continue in the child.
 pub(crate) fn forked() {
     for place in TABLE.iter() {
         let generation = place.generation.load(Ordering::Relaxed);
@@ -174,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Simulates a signal handler that has interrupted this many sends.
+    /// Fills each table, like signal handlers that have each interrupted a send.
     #[test]
     fn when_all_places_are_taken_there_is_none() {
         let all = [1u8; 8];

@@ -1,12 +1,13 @@
 //! Messages of a first rendezvous between two processes.
 //!
-//! They have a fixed size and a version. The receiver checks every field.
+//! Messages have a fixed size and a version. The receiver checks every field.
 
 pub(crate) use sovia_proto::meeting::{LINK as LINK_LEN, Link, Process};
 use sovia_sys::trace::Secret;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
-/// Changes whenever two builds could not share a segment. The test suite `hostile` has a copy of this number.
+/// Version of the messages. The version changes if an older build could not share a segment with this one. The test
+/// suite `hostile` has a copy of this number.
 const VERSION: u32 = 5;
 /// Length of a message in bytes.
 pub(crate) const LEN: usize = SHOWN_AT + size_of::<Secret>();
@@ -16,44 +17,45 @@ const SHOWN_AT: usize = 32 + LINK_LEN;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Step {
-    /// Acceptor to connector's datagram name: reports that the acceptor has the other end.
+    /// Acceptor to connector's datagram name: says that the acceptor has the other end.
     Hello = 1,
     /// Connector to acceptor: passes the segment and the connector's doorbells.
     Offer = 2,
     /// Acceptor to connector: passes the acceptor's doorbells.
     Accept = 3,
-    /// Connector to acceptor: asks the acceptor to read the connector's challenge, to show that it could trace the
-    /// connector.
+    /// Connector to acceptor: asks the acceptor to read the connector's challenge. This shows that the acceptor
+    /// could trace the connector.
     Ask = 4,
     /// Acceptor to connector: returns the content of the connector's challenge, and names the acceptor's challenge.
     Show = 5,
-    /// Acceptor to connector's datagram name: several processes have the other end, so the connection stays on TCP.
+    /// Acceptor to connector's datagram name: says that several processes have the other end, so the connection
+    /// stays on TCP.
     Stay = 6,
 }
 
-/// A whole message.
+/// A message of any step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) step: Step,
     pub(crate) from: Process,
     pub(crate) link: Link,
-    /// Descriptor number of the sender, which is the receiver's challenge. In an Ask or a Show.
+    /// In an Ask or a Show: number of the sender's descriptor with the challenge for the receiver. Else -1.
     pub(crate) place: i32,
-    /// Content of the receiver's challenge. In a Show or an Offer.
+    /// In a Show or an Offer: content of the receiver's challenge, which the sender has read.
     pub(crate) shown: Secret,
 }
 
-/// Reason why bytes are not a message.
+/// Reason why received bytes are not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Junk {
-    /// Not a message of Sovia, or cut short.
+    /// The bytes are not a message of Sovia, or only a part of one.
     Shape,
-    /// Another version.
+    /// The message has another version.
     Version,
 }
 
 impl Message {
-    /// Returns a message without a challenge and without an answer.
+    /// Returns a message that has no challenge and answers none.
     pub(crate) fn new(step: Step, from: Process, link: Link) -> Message {
         Message { step, from, link, place: -1, shown: Secret::default() }
     }

@@ -1,8 +1,9 @@
 //! Functions that programs written for Sovia need beyond libc's calls.
 //!
-//! A process under `sovia run` has one engine for all its interfaces: the preloaded library's. The preloaded library
-//! exports this module's functions to `libsovia` and the Rust crate, in a [`Table`] under the name [`SYMBOL`]. Both
-//! then call libc's names, which reach the preloaded library, and do not start their own copy of this crate.
+//! A process under `sovia run` has one engine for all its interfaces: the engine of the preloaded library. The
+//! preloaded library exports this module's functions in a [`Table`] under the name [`SYMBOL`]. `libsovia` and the
+//! Rust crate use this table, and do not start the engine of their own copy of this crate. For other calls they use
+//! libc's names, which reach the preloaded library.
 
 use crate::conn::{Phase, flag};
 use crate::engine;
@@ -22,17 +23,17 @@ use sovia_proto::path::{Rx, Tx};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// A kernel socket that Sovia does not follow.
+    /// A kernel socket for which Sovia has no record.
     Kernel = 0,
     /// TCP. The connection may still get a VI.
     Meeting = 1,
     /// A VI.
     Via = 2,
-    /// TCP for good.
+    /// TCP. The connection will not get a VI any more.
     Tcp = 3,
 }
 
-/// Data on a stream. The counts cover the bytes on the VI.
+/// State and counts of a stream. The counts include only bytes that travelled on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Info {
@@ -40,13 +41,13 @@ pub struct Info {
     pub state: u32,
     /// A [`Reason`] plus one if the state is [`State::Tcp`]; else 0.
     pub reason: u32,
-    /// 1 if bytes sent now go over the VI.
+    /// 1 if bytes that the program sends now travel on the VI; else 0.
     pub sends: u32,
-    /// 1 if bytes received now come from the VI.
+    /// 1 if bytes that the program receives now come from the VI; else 0.
     pub receives: u32,
     /// Bytes sent.
     pub bytes_sent: u64,
-    /// Messages sent: packets, and pieces coalesced beyond the window.
+    /// Messages sent: packets, and pieces that were coalesced while the window was used up.
     pub messages_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
@@ -68,16 +69,17 @@ impl Info {
         self.state == State::Via as u32
     }
 
-    /// Returns the reason why the stream stays on TCP, if it does and the reason is known.
+    /// Returns the reason why the stream stays on TCP. `None` if the stream has or may get a VI, or if the reason
+    /// is unknown.
     pub fn reason(&self) -> Option<Reason> {
         Reason::of(self.reason.checked_sub(1)?)
     }
 }
 
-/// Returns data on the stream behind a descriptor.
+/// Returns state and counts of the stream behind `fd`.
 pub fn info(fd: i32) -> Info {
     let Some(at) = table::conn(fd) else { return Info::NONE };
-    // The peer may have revoked both directions since the last call.
+    // Complete the fallback if the peer has revoked both directions since the last call.
     fallback::settle(at);
     let conn = at.conn;
     let stay = conn.stay.load(Ordering::Relaxed);
@@ -107,17 +109,17 @@ pub fn info(fd: i32) -> Info {
     info
 }
 
-/// Moves the stream behind a descriptor to TCP for good. Does nothing if the stream is already on TCP.
+/// Moves the stream behind `fd` to TCP for good. Does nothing if the stream is already on TCP.
 pub fn to_tcp(fd: i32) {
     if let Some(at) = table::conn(fd) {
         fallback::now(fd, at, Cause::Released);
     }
 }
 
-/// Version of the table. Changes with the table's layout or with the meaning of a function.
+/// Version of [`Table`]. Changes with the table's layout or with the meaning of a function in the table.
 pub const VERSION: u32 = 2;
 
-/// The functions of this module, for libraries in the process that have another copy of it.
+/// The functions of this module, for libraries in the process that have another copy of this crate.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Table {
@@ -125,11 +127,13 @@ pub struct Table {
     pub info: extern "C" fn(i32, &mut Info),
     /// See [`to_tcp`].
     pub to_tcp: extern "C" fn(i32),
-    /// See [`protocol::choose_for`]. Takes a text and its length. Returns an errno, or 0.
+    /// See [`protocol::choose_for`]. Takes the configuration as a text and the text's length. Returns an errno, or
+    /// 0.
     pub choose: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
     /// See [`loan::lend`]. Returns an errno, or 0.
     pub lend: extern "C" fn(i32, usize, &mut Loan) -> i32,
-    /// See [`loan::commit`]. Takes flags of `send`. Returns the count, or minus an errno.
+    /// See [`loan::commit`]. The last argument has flags of `send`. Returns the number of bytes sent, or minus an
+    /// errno.
     pub commit: extern "C" fn(i32, &mut Loan, usize, i32) -> isize,
     /// See [`loan::borrow`]. Returns an errno, or 0.
     pub borrow: extern "C" fn(i32, i32, &mut Loan) -> i32,
@@ -146,12 +150,12 @@ fn choose_text(fd: i32, text: &[u8]) -> Result<(), Errno> {
 }
 
 unsafe extern "C" fn choose(fd: i32, text: *const u8, len: usize) -> i32 {
-    // SAFETY: the caller is `choose_here`, in this copy of the crate or another one. It passes pointer and length of a
-    // live slice.
+    // SAFETY: the caller is `choose_here`, in this copy of the crate or another copy. `choose_here` passes pointer
+    // and length of a live slice.
     choose_text(fd, unsafe { core::slice::from_raw_parts(text, len) }).err().unwrap_or(0)
 }
 
-/// Returns the flags of a call on a loan: MSG_DONTWAIT and MSG_NOSIGNAL.
+/// Returns the flags for a call on a loan. Of `how`, only MSG_DONTWAIT and MSG_NOSIGNAL count.
 fn flags(how: i32) -> Flags {
     Flags {
         dont_wait: how & libc::MSG_DONTWAIT != 0,
@@ -202,21 +206,21 @@ extern "C" fn take_to_tcp(fd: i32) {
     to_tcp(fd);
 }
 
-/// Functions of this copy of the crate.
+/// The functions of this copy of the crate.
 pub static TABLE: Table =
     Table { info: info_of, to_tcp: take_to_tcp, choose, lend, commit, borrow, give_back, is_ours };
 
 /// Name under which the preloaded library exports a [`Lender`].
 pub const SYMBOL: &CStr = c"sovia_native";
 
-/// Returns the table if the argument is [`VERSION`]; null for another version.
+/// Function that returns the table if its argument is [`VERSION`], and null for another version.
 pub type Lender = extern "C" fn(u32) -> *const Table;
 
 /// Name under which the preloaded library exports an [`Aside`].
 pub const ASIDE_SYMBOL: &CStr = c"sovia_stands_aside";
 
-/// Returns 1 if the system's rules make the preloaded library leave the program alone, else 0. If 1, a library that the
-/// program itself has chosen starts its own engine, as without preloading.
+/// Function that returns 1 if the system's rules make the preloaded library leave the program alone, else 0. If the
+/// result is 1, `libsovia` and the Rust crate start their own engine, as without preloading.
 pub type Aside = extern "C" fn() -> u32;
 
 /// The [`Lender`] that a preloaded library exports.
@@ -224,7 +228,7 @@ pub extern "C" fn lend_table(version: u32) -> *const Table {
     if version == VERSION { &raw const TABLE } else { core::ptr::null() }
 }
 
-/// 0: not searched yet; [`OWN`]; [`STRANGE`]; otherwise the address of a table.
+/// State of [`engine()`]. 0: not searched yet; [`OWN`]; [`STRANGE`]; another value is the address of a table.
 static ENGINE: AtomicUsize = AtomicUsize::new(0);
 const OWN: usize = 1;
 const STRANGE: usize = 2;
@@ -236,12 +240,12 @@ pub enum Engine {
     Own,
     /// The preloaded library's engine, reached by libc's names.
     Preloaded(&'static Table),
-    /// The preloaded library's engine, in a version with another table.
+    /// The preloaded library's engine, whose table has another version.
     Strange,
 }
 
-/// Returns the engine that serves this process. The first call searches for the engine, and starts this copy's engine
-/// if there is no other.
+/// Returns the engine that serves this process. The first call searches for a preloaded engine. If there is none,
+/// the call starts the engine of this copy of the crate.
 #[inline]
 pub fn engine() -> Engine {
     match ENGINE.load(Ordering::Acquire) {
@@ -253,7 +257,7 @@ pub fn engine() -> Engine {
     }
 }
 
-/// Returns true if this copy's engine is already running. Reads one word.
+/// Returns true if the engine of this copy of the crate already runs. Reads one word.
 #[inline]
 pub fn is_own() -> bool {
     ENGINE.load(Ordering::Relaxed) == OWN
@@ -287,7 +291,7 @@ fn preloaded_stands_aside() -> bool {
     // SAFETY: the arguments are a C string and a pseudo handle that glibc defines.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, ASIDE_SYMBOL.as_ptr()) };
     if found.is_null() {
-        // An older version does not export the name.
+        // An older preloaded library does not export the name, and never leaves the program alone.
         return false;
     }
     // SAFETY: only Sovia's preloaded library exports this name, with a function of this type.
@@ -299,7 +303,7 @@ extern "C" fn finish() {
     engine::finish();
 }
 
-/// Calls [`info`] of the engine that serves the process.
+/// Calls [`info`] of the engine that serves this process.
 pub fn info_here(fd: i32) -> Info {
     let mut out = Info::NONE;
     match engine() {
@@ -310,10 +314,10 @@ pub fn info_here(fd: i32) -> Info {
     out
 }
 
-/// Calls [`to_tcp`] of the engine that serves the process.
+/// Calls [`to_tcp`] of the engine that serves this process.
 ///
 /// # Errors
-/// `ENOTSUP` if the engine has another version.
+/// `ENOTSUP` if the engine's table has another version.
 pub fn to_tcp_here(fd: i32) -> Result<(), Errno> {
     match engine() {
         Engine::Own => to_tcp(fd),
@@ -323,11 +327,12 @@ pub fn to_tcp_here(fd: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Chooses a connection's protocol, in the engine that serves the process.
+/// Chooses the protocol of the connection behind `fd`, in the engine that serves this process. `text` is a
+/// configuration.
 ///
 /// # Errors
-/// The errors of [`protocol::choose_for`]. `EINVAL` if the text is not a configuration. `ENOTSUP` if the engine has
-/// another version.
+/// The errors of [`protocol::choose_for`]. `EINVAL` if `text` is not a configuration. `ENOTSUP` if the engine's
+/// table has another version.
 pub fn choose_here(fd: i32, text: &[u8]) -> Result<(), Errno> {
     // SAFETY: pointer and length come from a live slice.
     match unsafe { (table_here()?.choose)(fd, text.as_ptr(), text.len()) } {
@@ -336,7 +341,8 @@ pub fn choose_here(fd: i32, text: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Returns the functions of the engine that serves the process.
+/// Returns the functions of the engine that serves this process. Fails with `ENOTSUP` if its table has another
+/// version.
 fn table_here() -> Result<&'static Table, Errno> {
     match engine() {
         Engine::Own => Ok(&TABLE),
@@ -348,7 +354,7 @@ fn table_here() -> Result<&'static Table, Errno> {
 /// Calls [`loan::lend`] of the engine that serves the process.
 ///
 /// # Errors
-/// The errors of [`loan::lend`]. `ENOTSUP` if the engine has another version.
+/// The errors of [`loan::lend`]. `ENOTSUP` if the engine's table has another version.
 pub fn lend_here(fd: i32, len: usize) -> Result<Loan, Errno> {
     let mut loan = Loan::default();
     match (table_here()?.lend)(fd, len, &mut loan) {
@@ -360,7 +366,7 @@ pub fn lend_here(fd: i32, len: usize) -> Result<Loan, Errno> {
 /// Calls [`loan::commit`] of the engine that serves the process, with flags of `send`.
 ///
 /// # Errors
-/// The errors of [`loan::commit`]. `ENOTSUP` if the engine has another version.
+/// The errors of [`loan::commit`]. `ENOTSUP` if the engine's table has another version.
 pub fn commit_here(fd: i32, loan: &mut Loan, n: usize, how: i32) -> Outcome {
     let sent = (table_here()?.commit)(fd, loan, n, how);
     usize::try_from(sent).map_err(|_| -sent as i32)
@@ -369,7 +375,7 @@ pub fn commit_here(fd: i32, loan: &mut Loan, n: usize, how: i32) -> Outcome {
 /// Calls [`loan::borrow`] of the engine that serves the process, with flags of `recv`.
 ///
 /// # Errors
-/// The errors of [`loan::borrow`]. `ENOTSUP` if the engine has another version.
+/// The errors of [`loan::borrow`]. `ENOTSUP` if the engine's table has another version.
 pub fn borrow_here(fd: i32, how: i32) -> Result<Loan, Errno> {
     let mut loan = Loan::default();
     match (table_here()?.borrow)(fd, how, &mut loan) {
@@ -378,7 +384,7 @@ pub fn borrow_here(fd: i32, how: i32) -> Result<Loan, Errno> {
     }
 }
 
-/// Calls [`Loan::is_ours`] of the engine that serves the process, which knows of forks.
+/// Calls [`Loan::is_ours`] of the engine that serves this process. Only this engine is notified of forks.
 pub fn is_ours_here(loan: &Loan) -> bool {
     table_here().is_ok_and(|table| (table.is_ours)(loan))
 }

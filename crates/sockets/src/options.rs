@@ -1,9 +1,9 @@
 //! Socket options that decide if a connection may be on a VI.
 //!
-//! The kernel socket keeps every option. Most options do not concern the bytes, or a VI can apply them. The kernel can
-//! apply the other options only to bytes that pass through it. An option set on a recorded connection counts as one of
-//! these if the list below does not name it. Options set earlier, on the socket or its listener, are checked only if
-//! the list has a harmless value for them.
+//! The kernel socket keeps every option. Most options do not affect how bytes travel, or a VI can apply them. The
+//! kernel can apply all other options only to bytes on TCP. If the program sets an option that this file does not
+//! name, the connection moves to TCP. If an option was set earlier, on the socket or its listener, it is checked
+//! only if `HARMLESS` lists it.
 
 use crate::conn::{Conn, flag};
 use core::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ const SO_TIMESTAMPNS_NEW: i32 = 64;
 const SO_TIMESTAMPING_NEW: i32 = 65;
 const TCP_FASTOPEN_KEY: i32 = 33;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
-/// Also the type of the control message.
+/// TCP_INQ is also the type of the control message that `recvmsg` returns.
 pub const TCP_INQ: i32 = 36;
 const TCP_TX_DELAY: i32 = 37;
 
-/// Returns true if a connection with this option, with any value, may be on a VI.
+/// Returns true if a connection may be on a VI with any value of the option `name`.
 fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
     match level {
-        // A VI applies it: see `Conn::tells_times`.
+        // A VI applies this option: see `Conn::tells_times`.
         _ if tells_times(level, name) => true,
         libc::SOL_SOCKET => matches!(
             name,
@@ -84,9 +84,9 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
                 | TCP_FASTOPEN_NO_COOKIE
                 | libc::TCP_NOTSENT_LOWAT
                 | libc::TCP_SAVE_SYN
-                // A VI applies it: see `flag::UNTIL_FULL`.
+                // A VI applies this option: see `flag::UNTIL_FULL`.
                 | libc::TCP_USER_TIMEOUT
-                // A VI applies it: see `flag::TELLS_LEFT`.
+                // A VI applies this option: see `flag::TELLS_LEFT`.
                 | TCP_INQ
         ),
         libc::IPPROTO_IP | libc::IPPROTO_IPV6 => true,
@@ -94,7 +94,7 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
     }
 }
 
-/// Returns true if a socket with this option set is, for a VI, like a new socket.
+/// Returns true if a socket with this option counts as new, because the option makes no difference to a VI.
 pub fn leaves_fresh(level: i32, name: i32) -> bool {
     match level {
         libc::SOL_SOCKET => matches!(
@@ -116,29 +116,29 @@ pub fn leaves_fresh(level: i32, name: i32) -> bool {
     }
 }
 
-/// Options with the values under which a connection may be on a VI. A connection has options from its listener, or from
-/// before an exec, so the kernel is asked.
+/// Options with the values that allow a VI. The kernel is asked for the values, because a connection may have got
+/// an option from its listener or before an exec.
 const HARMLESS: &[(i32, i32, &[i32])] = &[
-    // Only the kernel can apply a minimum number of bytes for readiness. A socket accepted by an MPTCP listener begins
-    // with 0, which means 1.
+    // SO_RCVLOWAT: only the kernel can apply a minimum number of bytes for readiness. A socket accepted by an MPTCP
+    // listener begins with 0, which means 1.
     (libc::SOL_SOCKET, libc::SO_RCVLOWAT, &[0, 1]),
     (libc::SOL_SOCKET, libc::SO_PEEK_OFF, &[-1]),
-    // Times at which bytes are sent, which poll reports.
+    // SO_TIMESTAMPING: poll reports the times at which bytes were sent.
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &[0]),
     (libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, &[0]),
-    // Rate at which bytes are sent.
+    // SO_MAX_PACING_RATE: limits the rate at which bytes are sent.
     (libc::SOL_SOCKET, SO_MAX_PACING_RATE, &[-1]),
     (libc::IPPROTO_TCP, TCP_TX_DELAY, &[0]),
-    // A socket that is being moved from another kernel.
+    // TCP_REPAIR: set while a tool moves the socket to or from another kernel.
     (libc::IPPROTO_TCP, libc::TCP_REPAIR, &[0]),
 ];
 
-/// Returns true if the socket has one of those values. An option that this kernel does not have counts as such.
+/// Returns true if the socket's option has one of `values`, or if this kernel does not have the option.
 fn has(fd: i32, &(level, name, values): &(i32, i32, &[i32])) -> bool {
     call::getsockopt::<i32>(fd, level, name).map_or(true, |has| values.contains(&has))
 }
 
-/// Returns true if the connection must be on TCP after this option has been set.
+/// Returns true if the connection must be on TCP after the program has set the option `name`.
 pub fn wants_kernel(fd: i32, level: i32, name: i32) -> bool {
     if says_nothing_of_bytes(level, name) {
         return false;
@@ -147,12 +147,12 @@ pub fn wants_kernel(fd: i32, level: i32, name: i32) -> bool {
     known.is_none_or(|option| !has(fd, option))
 }
 
-/// Returns true if none of a socket's options keeps it on TCP.
+/// Returns true if no option of the socket keeps the connection on TCP.
 pub(crate) fn allow_vi(fd: i32) -> bool {
     HARMLESS.iter().all(|option| has(fd, option)) && !call::has_filter(fd)
 }
 
-/// Stores whether TCP_USER_TIMEOUT is set. Returns the timeout in milliseconds, or 0.
+/// Records in `conn` if TCP_USER_TIMEOUT is set. Returns the timeout in milliseconds; 0 if there is none.
 pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) -> u32 {
     let timeout = call::getsockopt::<u32>(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
     let timeout = timeout.unwrap_or(0);
@@ -164,7 +164,7 @@ pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) -> u32 {
     timeout
 }
 
-/// Returns true if an option makes `recvmsg` report arrival times.
+/// Returns true if the option `name` makes `recvmsg` report arrival times.
 pub(crate) fn tells_times(level: i32, name: i32) -> bool {
     level == libc::SOL_SOCKET && TIMES.contains(&name)
 }
@@ -172,14 +172,14 @@ pub(crate) fn tells_times(level: i32, name: i32) -> bool {
 const TIMES: [i32; 4] =
     [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, SO_TIMESTAMP_NEW, SO_TIMESTAMPNS_NEW];
 
-/// Stores whether `recvmsg` must report arrival times.
+/// Records in `conn` if `recvmsg` must report arrival times.
 pub(crate) fn note_times(fd: i32, conn: &Conn) {
     let is_set =
         |&name: &i32| call::getsockopt::<i32>(fd, libc::SOL_SOCKET, name).unwrap_or(0) != 0;
     conn.tells_times.store(u32::from(TIMES.iter().any(is_set)), Ordering::Relaxed);
 }
 
-/// Returns true if an option limits the number of unsent or unread bytes.
+/// Returns true if the option `name` limits the number of unsent or unread bytes.
 pub(crate) fn bounds(level: i32, name: i32) -> bool {
     match level {
         libc::SOL_SOCKET => matches!(
@@ -195,14 +195,16 @@ pub(crate) fn bounds(level: i32, name: i32) -> bool {
     }
 }
 
-/// Stores how many bytes may be unsent or unread, if the program has set this (SO_BUF_LOCK, since Linux 5.14).
+/// Records in `conn` the limits of unsent and unread bytes, if the program has set them (SO_BUF_LOCK, since Linux
+/// 5.14).
 pub(crate) fn note_bounds(fd: i32, conn: &Conn) {
     const SENDS: u32 = 1;
     const RECEIVES: u32 = 2;
     let get = |level, name| call::getsockopt::<u32>(fd, level, name).unwrap_or(0);
     let set = get(libc::SOL_SOCKET, SO_BUF_LOCK);
     let size = |which, name| if set & which != 0 { get(libc::SOL_SOCKET, name) } else { 0 };
-    // 0 and u32::MAX mean the host's default, which is no limit unless its owner has set one.
+    // 0 and u32::MAX mean the host's default. By default there is no limit unless the host's administrator has set
+    // one.
     let unsent = match get(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) {
         u32::MAX => 0,
         unsent => unsent,
@@ -210,11 +212,11 @@ pub(crate) fn note_bounds(fd: i32, conn: &Conn) {
     let sends = size(SENDS, libc::SO_SNDBUF);
     let sends = if sends == 0 || unsent != 0 && unsent < sends { unsent } else { sends };
     conn.sends_ahead.store(sends, Ordering::Relaxed);
-    // The kernel uses half of the size for itself.
+    // Halve the size, because the kernel uses half of the buffer for its own data.
     conn.holds.store(size(RECEIVES, libc::SO_RCVBUF) / 2, Ordering::Relaxed);
 }
 
-/// Stores whether `recvmsg` must report the number of bytes left.
+/// Records in `conn` if `recvmsg` must report the number of bytes left unread.
 pub(crate) fn note_inq(fd: i32, conn: &Conn) {
     if call::getsockopt::<i32>(fd, libc::IPPROTO_TCP, TCP_INQ).unwrap_or(0) == 0 {
         conn.clear(flag::TELLS_LEFT);

@@ -1,22 +1,23 @@
 //! Connections that a family's processes have sent to other processes.
 //!
-//! A process that receives a connection finds here the connection's slot in the family. The slot shows which processes
-//! may still hold the connection ([`crate::inheritance`]). Only the last few connections are recorded, because messages
-//! are received soon.
+//! A process that receives a connection finds here the connection's slot in the sender's family. The slot shows
+//! which processes may still hold the connection ([`crate::inheritance`]). Only the last few connections are
+//! recorded, because a message is usually received soon after it was sent.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of recorded connections.
+/// Number of connections that can be recorded.
 const ENTRIES: usize = 64;
-/// Number of words in the header. Words 0 to 2: layout of the family's records, inode of the file with its locks,
-/// number of connections sent. Word 3 is set once a process of the family has looked at a message with a connection but
-/// not taken it.
+/// Number of words in the header. Words 0 to 2: layout of the family's records, inode of the file with the family's
+/// locks, number of connections sent. Word 3: 1 once a process of the family has peeked at a message with a
+/// connection but not taken it.
 const HEADER: usize = 4;
-/// Number of words in an entry: the socket's cookie, slot and generation, role, and inode of the destination socket.
+/// Number of words in an entry: the socket's cookie, the slot and generation, the role, the inode of the
+/// destination socket.
 const EACH: usize = 4;
 const WORDS: usize = HEADER + EACH * ENTRIES;
 
-/// The record, in the family's memory.
+/// The record of sent connections, in the family's memory.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct PassedOn {
@@ -26,17 +27,17 @@ pub(crate) struct PassedOn {
 /// A connection that has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Its slot in the family's records.
+    /// The connection's slot in the family's records.
     pub(crate) index: u32,
-    /// Its generation in that slot.
+    /// The connection's generation in this slot.
     pub(crate) generation: u32,
-    /// Set if `connect` opened it.
+    /// Set if `connect` opened the connection.
     pub(crate) is_connector: bool,
-    /// Inode of the socket that it is sent to.
+    /// Inode of the socket to which the connection is sent.
     pub(crate) to: u64,
 }
 
-/// Length of the record in bytes.
+/// Length of a [`PassedOn`] in bytes.
 pub(crate) const LEN: usize = WORDS * 8;
 
 impl PassedOn {
@@ -46,12 +47,12 @@ impl PassedOn {
         self.words[1].store(locks, Ordering::Release);
     }
 
-    /// Records that the socket with this cookie is about to be sent.
+    /// Records that the socket with cookie `cookie` is about to be sent.
     pub(crate) fn add(&self, cookie: u64, sent: Sent) {
         self.strike(cookie);
         let n = self.words[2].fetch_add(1, Ordering::AcqRel) as usize % ENTRIES;
         let entry = &self.words[HEADER + n * EACH..][..EACH];
-        // Without a cookie, readers ignore the entry.
+        // Clear the cookie first, so that readers ignore the entry while it changes.
         entry[0].store(0, Ordering::Release);
         let place = u64::from(sent.index) << 32 | u64::from(sent.generation);
         entry[1].store(place, Ordering::Release);
@@ -60,8 +61,8 @@ impl PassedOn {
         entry[0].store(cookie, Ordering::Release);
     }
 
-    /// Records that a process of the family has received the socket `cookie`. Returns true if this call removed the
-    /// entry.
+    /// Records that a process of the family has received the socket with cookie `cookie`. Returns true if this call
+    /// removed the socket's entry.
     pub(crate) fn strike(&self, cookie: u64) -> bool {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         let strike = |entry: &[AtomicU64]| {
@@ -70,24 +71,24 @@ impl PassedOn {
         self.words[HEADER..].chunks_exact(EACH).map(strike).fold(false, |any, one| any | one)
     }
 
-    /// Records that a process of the family has looked at a message with a connection. Another process of the family
-    /// may take this connection.
+    /// Records that a process of the family has peeked at a message with a connection. Another process of the
+    /// family may take this connection.
     pub(crate) fn note_look(&self) {
         self.words[3].store(1, Ordering::Release);
     }
 
-    /// Returns a copy of the record.
+    /// Returns a copy of all words.
     pub(crate) fn read(&self) -> Copy {
         Copy(core::array::from_fn(|n| self.words[n].load(Ordering::Acquire)))
     }
 }
 
-/// A copy of such a record.
+/// A copy of a [`PassedOn`], of this family or another one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Copy([u64; WORDS]);
 
 impl Copy {
-    /// Decodes the bytes of a file.
+    /// Decodes the bytes of a [`PassedOn`] that were read from a file.
     pub(crate) fn of(bytes: &[u8; LEN]) -> Copy {
         let word =
             |n: usize| bytes[n * 8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
@@ -104,12 +105,12 @@ impl Copy {
         self.0[1]
     }
 
-    /// Returns true if a process of the family has looked at a message with a connection but not taken it.
+    /// Returns true if a process of the family has peeked at a message with a connection but not taken it.
     pub(crate) fn has_looked(&self) -> bool {
         self.0[3] != 0
     }
 
-    /// Returns the entry of the socket with this cookie, if it is among the last ones sent.
+    /// Returns the entry of the socket with cookie `cookie`, if it is still recorded.
     pub(crate) fn find(&self, cookie: u64) -> Option<Sent> {
         let mut entries = self.0[HEADER..].chunks_exact(EACH);
         let entry = entries.find(|entry| entry[0] == cookie && cookie != 0)?;

@@ -1,15 +1,16 @@
-//! Descriptors that report a process's death: this process's death to its peers, and a peer's death to this process.
+//! Descriptors that report deaths: this process's death to its peers, and a peer's death to this process.
 //!
-//! The kernel socket ends when the last process that holds it has gone, and reports this by FIN. But the FIN may lie
-//! behind bytes that this end does not read. Or the FIN came earlier, when the peer closed one half. So each process
-//! gives its peers two descriptors beside its doorbells:
+//! A kernel socket reports by FIN when the last process that holds it has gone. But this process may not see the
+//! FIN if it does not read the bytes before the FIN. Or the FIN came earlier, when the peer closed one half. So
+//! each process gives its peers two descriptors besides its doorbells:
 //!
 //! - A pidfd of itself, which becomes readable when the process has ended.
-//! - The reading end of a pipe without any data. Forked children inherit its writing end, and exec closes it. So the
-//!   pipe hangs up when no process is left that could use the segment. Another user's process gets one end of a pair of
-//!   sockets instead ([`crate::pair::bells`]). The holder of a pipe could block every process that closes the pipe.
+//! - The reading end of a pipe without any data. Forked children inherit the pipe's writing end, and exec closes
+//!   it. So the pipe hangs up when no process is left that could use the segment. A process of another user gets
+//!   one end of a pair of sockets instead ([`crate::pair::bells`]). The reason is that a pipe's holder could block
+//!   every process that closes the pipe.
 //!
-//! The progress thread watches both.
+//! The progress thread watches both descriptors of each peer.
 
 use crate::message::Process;
 use crate::per_engine::per_engine;
@@ -21,13 +22,13 @@ use sovia_sys::{Fd, call, clock, poll};
 pub(crate) const NOTICES: usize = 2;
 
 per_engine! {
-    /// This process's own descriptors: the pidfd and the pipe's reading end. The writing end stays open until the
-    /// process ends or leaves its peers.
+    /// The pidfd and the pipe's reading end of this process. The pipe's writing end stays open until the process
+    /// ends or leaves its peers.
     static OWN: RobustBox<Option<[Fd; NOTICES]>, { rank::NOTICES }> = RobustBox::new(None);
-    /// Descriptor of the writing end, if this process has made it; otherwise 0.
+    /// Descriptor of the pipe's writing end, if this process has made the pipe; else 0.
     static WRITER: AtomicI32 = AtomicI32::new(0);
     static PEERS: RobustBox<Vec<Peer>, { rank::PEERS }> = RobustBox::new(Vec::new());
-    /// Number of peers that have been added.
+    /// Number of calls that have added a peer.
     static ADDED: AtomicU32 = AtomicU32::new(0);
 }
 
@@ -38,16 +39,17 @@ pub(crate) enum Life {
     Alive,
     /// The process has died. Its forked children may hold its connections.
     ProcessDied,
-    /// All processes with the segment have died, since this time (nanoseconds of the monotonic clock).
+    /// All processes with the segment have died. The value is the time of the check that found this (nanoseconds of
+    /// the monotonic clock).
     AllDied(u64),
 }
 
 struct Peer {
     process: Process,
     notices: [Fd; NOTICES],
-    /// State at the last look.
+    /// State at the last check.
     life: Life,
-    /// Set once a progress thread watches the notices.
+    /// Set once a progress thread watches `notices`.
     is_watched: bool,
 }
 
@@ -65,7 +67,7 @@ impl Peer {
     }
 }
 
-/// Returns the descriptors that report this process's death, to pass on to a peer.
+/// Returns the descriptors that report this process's death, to give to a peer.
 pub(crate) fn notices() -> Option<[i32; NOTICES]> {
     OWN.with(|own| {
         if own.is_none() {
@@ -107,7 +109,8 @@ pub(crate) fn is_end_of_pipe(fd: i32) -> bool {
     target[..n].starts_with(b"pipe:[") && flags() & libc::O_ACCMODE == libc::O_RDONLY
 }
 
-/// Keeps the descriptors that report a peer's death. Returns false if `fds` is not complete.
+/// Stores the descriptors `fds`, which report the death of the peer `process`. Returns false if `fds` are
+/// incomplete or have low numbers.
 pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
     let Ok(notices) = <[Fd; NOTICES]>::try_from(fds) else { return false };
     if !notices.iter().all(Fd::is_high) {
@@ -122,13 +125,13 @@ pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
     true
 }
 
-/// Returns the number of peers that have been added. Call [`watch`] again once it has changed.
+/// Returns a count that changes with each added peer. After a change, call [`watch`] again.
 pub(crate) fn added() -> u32 {
     ADDED.load(Ordering::Acquire)
 }
 
-/// Makes an epoll instance of this process report all peers' deaths with `token`. `is_new`: the instance watches no
-/// peer yet, even if an earlier instance, or the parent's, did.
+/// Makes the epoll instance `epoll` report deaths of all peers with `token`. `is_new` says that this instance
+/// watches no peer yet, even if an earlier instance or the parent's instance did.
 pub(crate) fn watch(epoll: i32, token: u64, is_new: bool) {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     PEERS.with(|peers| {
@@ -141,7 +144,7 @@ pub(crate) fn watch(epoll: i32, token: u64, is_new: bool) {
     });
 }
 
-/// Checks which peers have died. Removes peers whose processes have all died and that are not `in_use`.
+/// Checks which peers have died. Removes a peer if all its processes have died and it is not `in_use`.
 pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
     PEERS.with(|peers| {
         peers.iter_mut().for_each(|peer| peer.look(now));
@@ -149,7 +152,7 @@ pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
     });
 }
 
-/// Returns the state of a peer at the last look.
+/// Returns the state of the peer `process` at the last check.
 pub(crate) fn life(process: Process) -> Life {
     PEERS.with(|peers| {
         let peer = peers.iter().find(|peer| peer.process == process);
@@ -157,7 +160,7 @@ pub(crate) fn life(process: Process) -> Life {
     })
 }
 
-/// Looks at a peer and returns its state. `None` if the peer is unknown.
+/// Checks the peer `process` and returns its state. `None` if the peer is unknown.
 pub(crate) fn life_now(process: Process) -> Option<Life> {
     PEERS.with(|peers| {
         let peer = peers.iter_mut().find(|peer| peer.process == process)?;
@@ -166,13 +169,13 @@ pub(crate) fn life_now(process: Process) -> Option<Life> {
     })
 }
 
-/// Returns true if the last look found a dead peer.
+/// Returns true if the last check found a dead peer.
 pub(crate) fn any_has_died() -> bool {
     PEERS.with(|peers| peers.iter().any(|peer| peer.life != Life::Alive))
 }
 
-/// Leaves all peers. This process closes the peers' descriptors. It also closes its own, which showed the peers that it
-/// lives.
+/// Leaves all peers. Closes the peers' descriptors, and this process's own descriptors, which showed the peers that
+/// it lives.
 pub(crate) fn leave_all() {
     drop(OWN.with(Option::take));
     let writer = WRITER.swap(0, Ordering::Relaxed);
@@ -182,20 +185,20 @@ pub(crate) fn leave_all() {
     drop(PEERS.with(core::mem::take));
 }
 
-/// Takes the locks before a fork ([`crate::fork`]).
+/// Takes this module's locks before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     OWN.hold();
     PEERS.hold();
 }
 
-/// Releases the locks after a fork, in parent and child.
+/// Releases this module's locks after a fork, in parent and child.
 pub(crate) fn release() {
     PEERS.release();
     OWN.release();
 }
 
-/// Called in a forked child, which makes descriptors of its own. The writing end of its parent's pipe stays open. The
-/// open end shows the peers of pairs from before the fork that the child lives.
+/// Makes a forked child create its own descriptors when it needs them. The writing end of the parent's pipe stays
+/// open in the child. For pairs from before the fork, this open end shows the peers that the child lives.
 pub(crate) fn forked() {
     drop(OWN.with(Option::take));
     WRITER.store(0, Ordering::Relaxed);

@@ -1,13 +1,14 @@
-//! State that each engine has a copy of.
+//! Statics with a separate copy for each engine.
 //!
-//! A program has one engine, and the statics declared with [`per_engine!`] are plain statics in it. A process of this
-//! crate's unit tests may have several engines ([`Engine`]). Each thread belongs to one of them, and sees its copies of
-//! the statics. Threads that an engine starts belong to the engine of the thread that starts them.
+//! A program has one engine, so statics declared with [`per_engine!`] are plain statics there. A process of this
+//! crate's unit tests may have several engines ([`Engine`]). Each thread belongs to one engine, and sees this
+//! engine's copies of the statics. A new thread of the library belongs to the same engine as the thread that starts
+//! it.
 //!
-//! Other statics belong to the process or to a thread, in any engine. Examples are the process's identity and a
-//! thread's critical sections.
+//! Other statics belong to the process or to a thread, independently of engines. Examples are the process's
+//! identity and a thread's critical sections.
 
-/// Declares statics that each engine has a copy of.
+/// Declares statics with a separate copy for each engine.
 macro_rules! per_engine {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)+) => {
         $(
@@ -23,7 +24,7 @@ macro_rules! per_engine {
 }
 pub(crate) use per_engine;
 
-/// Like [`sovia_sys::tables`], with a copy for each engine.
+/// Like [`sovia_sys::tables`], but each engine has its own copy.
 macro_rules! per_engine_tables {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)+) => {
         #[cfg(not(test))]
@@ -37,7 +38,7 @@ pub(crate) use per_engine_tables;
 #[cfg(test)]
 pub(crate) use several::{Engine, PerEngine};
 
-/// Passes a thread's engine to a thread that it starts.
+/// Passes the engine of a thread on to a new thread.
 #[derive(Debug)]
 pub(crate) struct Inherited {
     #[cfg(test)]
@@ -52,21 +53,21 @@ impl Inherited {
         }
     }
 
-    /// Called in the thread that starts the other one.
+    /// Stores the calling thread's engine. Called in the thread that starts the new thread.
     pub(crate) fn leave(&self) {
         #[cfg(test)]
         Engine::current().leave_in(&self.engine);
     }
 
-    /// Called in the new thread, which from now on belongs to the same engine.
+    /// Makes the new thread belong to the stored engine. Called in the new thread.
     pub(crate) fn take(&self) {
         #[cfg(test)]
         Engine::left_in(&self.engine).enter();
     }
 }
 
-/// Returns true if the calling thread's engine keeps the record of the process's threads. Only the engine whose thread
-/// is the first to call this function keeps the record.
+/// Returns true if the calling thread's engine keeps the record of the process's threads. Only one engine does: the
+/// engine of the first thread that calls this function.
 pub(crate) fn keeps_threads() -> bool {
     #[cfg(not(test))]
     return true;
@@ -81,12 +82,12 @@ mod several {
     use core::ops::Deref;
     use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-    /// Largest number of statics that an engine can have.
+    /// Largest number of [`PerEngine`] statics.
     const STATICS: usize = 256;
 
     type Statics = [AtomicPtr<()>; STATICS];
 
-    /// One of several engines. Its state lasts as long as the process.
+    /// One of several engines. Its copies of the statics are never freed.
     #[derive(Clone, Copy)]
     pub(crate) struct Engine(&'static Statics);
 
@@ -115,7 +116,7 @@ mod several {
             CURRENT.get()
         }
 
-        /// Stores this engine for another thread.
+        /// Stores this engine in `place`, for another thread.
         pub(super) fn leave_in(self, place: &AtomicPtr<()>) {
             place.store(self.as_ptr(), Ordering::Release);
         }
@@ -124,7 +125,7 @@ mod several {
             core::ptr::from_ref(self.0).cast_mut().cast()
         }
 
-        /// Returns the engine that `leave_in` has stored.
+        /// Returns the engine that `leave_in` has stored in `place`.
         pub(super) fn left_in(place: &AtomicPtr<()>) -> Engine {
             // SAFETY: the pointer is null or comes from `leave_in`, which stores a reference to a static.
             let found = unsafe { place.load(Ordering::Acquire).cast::<Statics>().as_ref() };
@@ -153,9 +154,9 @@ mod several {
         asked.is_ok() || asked == Err(me)
     }
 
-    /// A static that each engine has a copy of.
+    /// A static with a separate copy for each engine.
     pub(crate) struct PerEngine<T: 'static> {
-        /// Number of this static, from 1; 0 until it is used.
+        /// Number of this static, from 1; 0 until this static is used.
         number: AtomicUsize,
         value: fn() -> T,
     }
@@ -176,7 +177,7 @@ mod several {
                         Ordering::AcqRel,
                         Ordering::Acquire,
                     );
-                    // Another thread has numbered this static meanwhile. The new number stays unused.
+                    // If another thread has numbered this static meanwhile, use that number.
                     set.err().unwrap_or(number)
                 }
                 number => number,
@@ -185,7 +186,8 @@ mod several {
 
         fn of(&self, engine: Engine) -> &'static T {
             let slot = &engine.0[self.number() - 1];
-            // SYNC: Acquire pairs with the AcqRel exchange below, which publishes the value behind the pointer.
+            // SYNC: this Acquire load pairs with the AcqRel exchange below, which publishes the value behind the
+            // pointer.
             let found = slot.load(Ordering::Acquire).cast::<T>();
             // SAFETY: only this static uses the slot, which is null or has a leaked box of a `T`.
             if let Some(value) = unsafe { found.as_ref() } {
@@ -199,7 +201,8 @@ mod several {
                 // SAFETY: `made` comes from the box above, which is never freed after its publication.
                 Ok(_) => unsafe { &*made },
                 Err(other) => {
-                    // SAFETY: `made` comes from the box above. The failed exchange did not publish it.
+                    // SAFETY: `made` comes from the box above. The failed exchange did not publish `made`, so no
+                    // other thread uses it.
                     drop(unsafe { Box::from_raw(made) });
                     // SAFETY: only this static uses the slot, so `other` is a leaked box of a `T`.
                     unsafe { &*other.cast::<T>() }

@@ -1,27 +1,27 @@
-//! This process, and how the library distinguishes it from children on its memory or on a copy of it.
+//! This process. The library must distinguish it from children that run on its memory or on a copy of its memory.
 //!
-//! The library knows at once of a child that libc forks, or that a libc call makes ([`crate::fork`]). The library
+//! The library notices at once a child that libc forks, or that a libc call makes ([`crate::fork`]). The library
 //! detects other children as follows:
 //!
-//! - A child of vfork runs on this memory, on its parent's thread, while the parent waits. The thread is marked as
-//!   *lent* ([`sovia_sync::thread`]).
-//! - A child of clone with CLONE_VM also runs on this memory, and continues. Once there has been such a child, the
-//!   library asks the kernel for the caller's process id.
-//! - A child made by an inline system call has a copy of this memory, without notice to the library. The kernel wipes
-//!   one page in such a copy (`is_elsewhere`).
+//! - A child of vfork runs on this process's memory, on its parent's thread, while the parent waits. The thread is
+//!   marked as *lent* ([`sovia_sync::thread`]).
+//! - A child of clone with CLONE_VM also runs on this process's memory, and the parent does not wait. Once such a
+//!   child has been made, the library asks the kernel for the caller's process id.
+//! - A child made by an inline system call has a copy of this process's memory, and the library is not notified.
+//!   The kernel wipes one page in such a copy (`is_elsewhere`).
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
 use sovia_sync::thread;
 use sovia_sys::{call, mapping};
 
-/// Process that owns these tables.
+/// Process that owns this module's tables.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// A memory page of its own.
+/// A memory page that holds only the word `here`.
 #[repr(align(4096))]
 struct Page {
-    /// [`HERE`] in the process that has marked the page. [`SHARED_HERE`] once children have run on its memory. 0 in an
-    /// unknown copy.
+    /// [`HERE`] in the process that has marked the page. [`SHARED_HERE`] once children that do not make the parent
+    /// wait run on this process's memory. 0 in a copy made by an inline system call.
     here: AtomicU32,
     _rest: [AtomicU32; 1023],
 }
@@ -33,16 +33,16 @@ sovia_sys::tables! {
     static PAGE: Page = Page { here: AtomicU32::new(0), _rest: [const { AtomicU32::new(0) }; 1023] };
 }
 
-/// Set if the kernel wipes the page in copies.
+/// Set if the kernel wipes `PAGE` in copies of this process's memory.
 static WIPED: AtomicBool = AtomicBool::new(false);
 
-/// Set once there has been a child that shares this memory longer than its parent waits.
+/// Set once a child has shared this process's memory without making its parent wait.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Function that a process runs when it finds that it is an unknown copy.
+/// Function that a process runs when it finds that it is a copy made by an inline system call.
 static ADOPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Set while a thread changes this process's credentials. Meanwhile nothing new is shared.
+/// Set while a thread changes this process's credentials. Meanwhile this process shares nothing new.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 
 /// Begins a change of this process's credentials, after any other change has ended.
@@ -52,12 +52,12 @@ pub(crate) fn begin_change() {
     }
 }
 
-/// Ends the change.
+/// Ends the change of credentials.
 pub(crate) fn end_change() {
     CHANGING.store(false, Ordering::SeqCst);
 }
 
-/// Returns true while a change is in progress.
+/// Returns true while a thread changes this process's credentials.
 pub(crate) fn is_changing() -> bool {
     CHANGING.load(Ordering::SeqCst)
 }
@@ -66,23 +66,23 @@ pub(crate) fn is_changing() -> bool {
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if the program has put this process under a seccomp filter, or is about to. Only the program knows
-/// which calls the filter allows. From then on Sovia makes no system calls of its own.
+/// which calls the filter allows, so Sovia then makes no system calls of its own.
 #[inline]
 pub fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
 }
 
-/// Returned instead of an error if the process has come under a seccomp filter during a wait. The caller then makes
+/// Returned instead of an errno if the process has come under a seccomp filter during a wait. The caller then makes
 /// libc's call.
 pub const PLAIN: crate::Errno = crate::Errno::MAX;
 
-/// Number of threads that wait for several descriptors, in a call that makes system calls of Sovia.
+/// Number of threads that wait for several descriptors and may make system calls that the program does not ask for.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// Counts the calling thread in `WAITING` until it is dropped.
+/// Keeps the calling thread counted in `WAITING` until this value is dropped.
 pub(crate) struct Waiting(());
 
-/// Counts the calling thread as waiting for several descriptors.
+/// Counts the calling thread in `WAITING`, as waiting for several descriptors.
 ///
 /// # Errors
 /// [`PLAIN`] if the process is under a seccomp filter, or is about to be.
@@ -90,14 +90,14 @@ pub(crate) fn begin_waiting() -> Result<Waiting, crate::Errno> {
     let waiting = Waiting(());
     WAITING.fetch_add(1, Ordering::SeqCst);
     // SYNC: pairs with `confine` and `has_waiting`. Either this thread sees `CONFINED`, or the thread that sets the
-    // filter up sees this thread and waits for it.
+    // filter up sees this thread's count and waits.
     fence(Ordering::SeqCst);
     if is_confined() { Err(PLAIN) } else { Ok(waiting) }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // In a forked child the count has begun again at 0.
+        // Stop at 0, because a forked child's count has begun again at 0.
         let less = |count: u32| Some(count.saturating_sub(1));
         let _ = WAITING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
     }
@@ -113,35 +113,35 @@ pub(crate) fn confine() {
     CONFINED.store(true, Ordering::SeqCst);
 }
 
-/// Prepares this forked process to become a relay. Its parent is about to leave everything shared, but the relay leaves
-/// nothing itself.
+/// Prepares this forked process to become a relay. Its parent is about to leave all shared memory, but the relay
+/// keeps the shared memory.
 pub(crate) fn become_relay() {
     CONFINED.store(false, Ordering::SeqCst);
     end_change();
 }
 
-/// Returns true if the caller is a child that runs on this process's memory. The child may use the data there, but has
-/// its own descriptors.
+/// Returns true if the caller is a child that runs on this process's memory. The child may use this memory, but has
+/// its own table of descriptors.
 #[inline]
 pub fn is_borrowed() -> bool {
     thread::is_lent()
         || SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) != call::getpid()
 }
 
-/// Returns true if the caller certainly is the process that owns these tables. Costs two loads of cache lines that are
-/// almost never written.
+/// Returns true if the caller certainly is the process that owns these tables. May return false for the owner.
+/// Costs two loads of cache lines that are almost never written.
 #[inline(always)]
 pub(crate) fn is_at_home() -> bool {
     PAGE.here.load(Ordering::Relaxed) == HERE && !thread::is_lent()
 }
 
-/// Returns true if the caller is not the process that owns these tables.
+/// Returns true if the caller is a child that runs on this process's memory, and so not the owner of the tables.
 #[inline]
 pub(crate) fn is_elsewhere() -> bool {
     !is_at_home() && find_out()
 }
 
-/// The slow path of [`is_elsewhere`]. An unknown copy first becomes a process of the family.
+/// The slow path of [`is_elsewhere`]. A copy made by an inline system call first joins the family.
 #[cold]
 #[inline(never)]
 fn find_out() -> bool {
@@ -160,18 +160,19 @@ fn find_out() -> bool {
     is_borrowed()
 }
 
-/// Sets the function by which an unknown copy joins the family. Called once, at the start.
+/// Sets the function by which a copy made by an inline system call joins the family. Called once, at the start.
 pub(crate) fn adopt_by(function: fn()) {
     ADOPT.store(function as usize, Ordering::Release);
 }
 
-/// Called before a call that makes a child that shares this memory and does not end at once.
+/// Records a coming child that shares this process's memory and does not make the parent wait. Called before the
+/// child is made.
 pub fn shares_memory() {
     SHARED.store(true, Ordering::Relaxed);
     PAGE.here.store(SHARED_HERE, Ordering::Relaxed);
 }
 
-/// Returns true once there has been such a child.
+/// Returns true once [`shares_memory`] has been called.
 pub(crate) fn has_shared() -> bool {
     SHARED.load(Ordering::Relaxed)
 }
@@ -187,8 +188,8 @@ pub(crate) fn own() {
     own_as(call::getpid());
 }
 
-/// Like [`own`], in a forked child under a seccomp filter, without a system call. The child's only thread has the
-/// process's id.
+/// Like [`own`], but makes no system call, for a forked child under a seccomp filter. The child's only thread has
+/// the process's id.
 pub(crate) fn own_quietly() {
     own_as(thread::thread_id());
 }
@@ -200,7 +201,7 @@ fn own_as(id: i32) {
     PAGE.here.store(HERE, Ordering::Relaxed);
 }
 
-/// Called at the start of the process.
+/// Makes the kernel wipe `PAGE` in copies, and makes this process the owner. Called at the start of the process.
 pub(crate) fn start() {
     WIPED.store(mapping::wipe_in_copies(&raw const PAGE as usize, 4096), Ordering::Relaxed);
     own();

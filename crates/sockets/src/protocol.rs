@@ -1,9 +1,9 @@
 //! Settings from the papers' table 4, for the process or for one connection.
 //!
-//! By default the calling thread handles messages (SINGLE). The NIC reads the program's bytes in the call that sends
-//! them (AUTO). On a shared segment, a handler thread, a registration or another copy would only add costs. All other
-//! settings of table 4 can be chosen, except the three-way handshake ([`Configuration::of_socket`]). A window that does
-//! not fit the ring together with its acknowledgements is reduced.
+//! By default, the thread that receives handles messages (SINGLE), and the NIC reads the program's bytes during the
+//! call that sends them (AUTO). On a shared segment, a handler thread, a registration or another copy would only
+//! add costs. All settings of table 4 can be chosen, except the three-way handshake ([`Configuration::of_socket`]).
+//! If a window and its acknowledgements do not fit into the ring, the window is reduced.
 
 use crate::Errno;
 use crate::conn::{Choice, Conn, Phase, Protocol, translated};
@@ -13,7 +13,7 @@ use sovia_proto::configuration::{Configuration, SOCKETS};
 use sovia_proto::flow::Parameters;
 
 per_engine! {
-    /// Setting of the process.
+    /// Configuration of connections for which none was chosen.
     static PROCESS: Choice = Choice::nothing();
 }
 
@@ -25,7 +25,7 @@ pub fn choose(configuration: &Configuration) {
 /// Sets the configuration of the connection behind `fd`.
 ///
 /// # Errors
-/// `ENOTCONN` if `fd` is no connection, or is on TCP for good; `EISCONN` if it already has its VI.
+/// `ENOTCONN` if `fd` is no connection, or stays on TCP for good; `EISCONN` if the connection already has its VI.
 pub fn choose_for(fd: i32, configuration: &Configuration) -> Result<(), Errno> {
     let at = table::conn(fd).ok_or(libc::ENOTCONN)?;
     let _guard = at.conn.lock();

@@ -1,17 +1,17 @@
 //! Eventfds that report a VI's readiness, for event loops that know only kernel descriptors.
 //!
-//! Events of a VI are in memory, so no kernel descriptor reports them. A stream that joins another event loop than
-//! Sovia's gets an eventfd ([`Notice`]). The reactor writes to this eventfd when the stream may have become readable or
-//! writable, or has ended. The reactor is a thread that waits in an epoll set of Sovia ([`crate::epoll`]). The set
-//! contains those streams, edge-triggered.
+//! Events of a VI are in memory, so no kernel descriptor reports them. A stream that joins a foreign event loop
+//! gets an eventfd ([`Notice`]). The reactor writes to this eventfd when the stream may have become readable or
+//! writable, or has ended. The reactor is a thread that waits in an epoll instance served by Sovia
+//! ([`crate::epoll`]). This instance contains the streams with a [`Notice`], edge-triggered.
 //!
-//! **No missed wake-up.** The event loop registers the eventfd edge-triggered and never reads it. So each write is an
-//! edge, whatever was written before. The set reports each arrival after its publication ([`crate::pair::ReadyList`]).
-//! So a loop that has read to `EAGAIN` is notified of everything that comes later. One write at the join reports
-//! earlier arrivals.
+//! **No missed wake-up.** The event loop registers the eventfd edge-triggered and never reads it. So each write
+//! makes an edge, whatever was written earlier. The epoll instance reports each arrival after the bytes'
+//! publication ([`crate::pair::ReadyList`]). So a loop that has read to `EAGAIN` is notified of all bytes that
+//! arrive later. When a stream joins, one write to its eventfd reports earlier arrivals.
 //!
-//! The cost is one more hop: the peer wakes this thread, and this thread wakes the loop. A loop that waits by
-//! [`crate::epoll`] itself does not need this thread.
+//! The cost is one more wake-up: the peer wakes the reactor, and the reactor wakes the event loop. A loop that
+//! waits by [`crate::epoll`] itself does not need the reactor.
 
 use crate::per_engine::per_engine;
 use crate::table::{self, Entry};
@@ -28,13 +28,13 @@ const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::E
 #[derive(Debug)]
 pub struct Notice {
     event: Fd,
-    /// The stream's descriptor when it joined the set.
+    /// The stream's descriptor at the time when it joined the epoll instance.
     fd: i32,
     token: u64,
 }
 
 struct Reactor {
-    /// Process whose thread is running; 0: none.
+    /// Process in which the reactor's thread runs; 0: none.
     owner: i32,
     epfd: i32,
     index: u32,
@@ -67,14 +67,14 @@ pub fn watch(fd: i32) -> Result<Arc<Notice>, Errno> {
     })
 }
 
-/// Stops the reports for a stream.
+/// Stops reports to `notice`, and removes its stream from the epoll instance.
 pub fn forget(notice: &Notice) {
     REACTOR.with(|reactor| {
         let place = reactor.notices.binary_search_by_key(&notice.token, |(token, _)| *token);
         if let Ok(place) = place {
             reactor.notices.remove(place);
             if reactor.owner == call::getpid() {
-                // The entry may have left the set with its connection.
+                // The stream may already have left the epoll instance, together with its connection.
                 let _ = reactor.control(libc::EPOLL_CTL_DEL, notice.fd, None);
             }
         }
@@ -87,9 +87,9 @@ impl Notice {
         self.event.raw()
     }
 
-    /// Makes an edge.
+    /// Writes to the eventfd, which makes an edge.
     pub fn tell(&self) {
-        // The counter is full only after 2^64 edges.
+        // Ignore an error, because the counter is full only after 2^64 writes.
         let _ = call::write(self.event.raw(), &1u64.to_ne_bytes());
     }
 }
@@ -100,7 +100,8 @@ impl Reactor {
         if self.owner == pid {
             return Ok(());
         }
-        // In a forked child: the thread has stayed in the parent, together with its loops.
+        // In a forked child, drop the parent's notices. The reactor's thread and the event loops exist only in the
+        // parent.
         self.notices.clear();
         let epfd = Fd::make(poll::epoll_create).map_err(errno)?;
         epoll::created(epfd.raw());
@@ -127,7 +128,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let n = match epoll::wait(index, &mut events, None, None) {
             Ok(n) => n,
             Err(libc::EINTR) => 0,
-            // The program has closed the library's epoll descriptor.
+            // The program has closed the reactor's epoll descriptor.
             Err(_) => return core::ptr::null_mut(),
         };
         REACTOR.with(|reactor| {
@@ -142,12 +143,12 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Takes the lock before a fork ([`crate::fork`]).
+/// Takes the reactor's lock before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     REACTOR.hold();
 }
 
-/// Releases the lock after a fork, in parent and child.
+/// Releases the reactor's lock after a fork, in parent and child.
 pub(crate) fn release() {
     REACTOR.release();
 }

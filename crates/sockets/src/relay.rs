@@ -1,13 +1,13 @@
 //! The relay: keeps a stream alive if its peer cannot put it back on TCP.
 //!
 //! The relay is a grandchild of this process, so that the program's wait calls never see it. The relay keeps the
-//! connection with its VI. The program's descriptors become one end of a Unix stream socket. The relay moves bytes
-//! between the other end and the connection until both directions have ended. The program loses no byte, but it cannot
-//! ask for the connection's addresses any more.
+//! connection with its VI. Each of the program's descriptors for the connection becomes one end of a Unix stream
+//! socket. The relay moves bytes between this socket's other end and the connection until both directions have
+//! ended. The program loses no byte, but it cannot ask for the connection's addresses any more.
 //!
-//! A stream that is cut off must not look complete. A Unix socket reports `ECONNRESET` when its peer closes with bytes
-//! unread. So the relay leaves a byte unread until the connection has ended. A reset, like the relay's own death, then
-//! reaches the program after the last byte.
+//! A stream that is cut off must not look complete to the program. A Unix socket reports `ECONNRESET` if the other
+//! end closes with bytes unread. So the relay leaves one byte of the program unread until the connection has ended.
+//! If the connection is reset or the relay dies, the program gets `ECONNRESET` after the last byte.
 
 use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
@@ -22,18 +22,19 @@ use sovia_sys::{Fd, UserSliceMut, call};
 use std::collections::VecDeque;
 use std::hash::DefaultHasher;
 
-/// Interval in nanoseconds between checks whether a call of the program is over.
+/// Interval in nanoseconds between the relay's checks for a change that poll does not report.
 const LOOK_NS: u64 = 10_000_000;
-/// Interval in nanoseconds between looks at connections whose peers are stopped.
+/// Interval in nanoseconds between checks of connections whose peers are stopped.
 const HELD_NS: u64 = 50_000_000;
-/// Number of bytes moved at a time.
+/// Largest number of bytes that the relay moves at a time.
 const PIECE: usize = 64 << 10;
 
-/// Replaces every descriptor of the connection with a relay's socket. Returns false if no relay can be started.
+/// Replaces every descriptor of the connection `at` with the socket of a new relay. Returns false if no relay can
+/// be started.
 ///
-/// Other threads may be in calls on the connection meanwhile. Once this process has left the connection, they continue
-/// on the relay's socket, which has the descriptors' numbers. Only then does the relay begin. The caller is the thread
-/// that hands the connection over, in a critical section.
+/// Other threads may be in calls on the connection. Once this process has left the connection, these threads
+/// continue on the relay's socket, which has the same descriptor numbers. Only then does the relay begin. The
+/// caller moves the connection to the relay in a critical section.
 pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
@@ -46,7 +47,7 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     };
     let nonblocking = at.conn.has(flag::NONBLOCK);
     if at.conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::RESET) {
-        // Sending has failed, and must continue to fail.
+        // Sending on the connection has failed, so sending on the relay's socket must fail too.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
     }
     let kept = [fd, socket.fd.raw(), socket.arrivals.raw(), begins.raw()];
@@ -72,16 +73,17 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
             let _ = call::dup_onto(theirs.raw(), fd);
             let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
         }
-        // Afterwards: these bytes may be the last on the VI, and then calls go to the kernel.
+        // Put the bytes after the exchange of descriptors. After the last bytes on the VI, calls go to the kernel
+        // and must find the relay's socket.
         put_first(&socket.fd, guard, kernel_socket.raw());
     });
     let _ = call::write(begin.raw(), &[0]);
     true
 }
 
-/// Starts a grandchild of this process, which the program's wait calls do not find, to run `life`. The grandchild has
-/// no descriptors except `keep`, and holds no other connection. Returns false if the grandchild cannot be started. Call
-/// this function in a critical section.
+/// Starts a grandchild of this process that runs `life`. The program's wait calls do not see the grandchild. The
+/// grandchild has only the descriptors `keep`, and holds no other connection. Returns false if the grandchild
+/// cannot be started. Call this function in a critical section.
 fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
     // SAFETY: libc's fork takes libc's and Sovia's locks, so the child finds them in a consistent state. The child only
     // forks again, and exits without the program's exit handlers.
@@ -91,7 +93,8 @@ fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
             wait::ignore_cancellation();
             section::leave();
             process::become_relay();
-            // Here in the child: this is done by the time that the parent has reaped this process.
+            // Close the descriptors here in the child, so that they are closed when the parent's `call::reap`
+            // returns.
             ops::keep_only(keep);
             // SAFETY: libc's fork takes libc's and Sovia's locks, and the grandchild exits without the program's exit
             // handlers. The grandchild has its own process slot before this process ends, so the connection always has
@@ -111,14 +114,14 @@ fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
 /// Hash of the connections that [`accompany`] was last called for, and of the calling process.
 static ACCOMPANIED: AtomicU64 = AtomicU64::new(0);
 
-/// Starts a process that holds `connections` until their fallback is over. This process is about to execute another
-/// program, and the peers of these connections are stopped.
+/// Starts a process that holds `connections` until their fallback to TCP is over. This process is about to execute
+/// another program, and the peers of these connections are stopped.
 pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
     let mut named = DefaultHasher::new();
     call::getpid().hash(&mut named);
     connections.iter().for_each(|(_, at)| (at.index, at.generation).hash(&mut named));
     if ACCOMPANIED.swap(named.finish(), Ordering::Relaxed) == named.finish() {
-        // The last exec has failed, and its process still holds the connections.
+        // The last exec has failed, and the process started for it still holds the connections.
         return true;
     }
     let _inside = section::inside();
@@ -132,22 +135,24 @@ pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
     })
 }
 
-/// Returns true if a held connection needs nothing more. If the peer died during the fallback, the new program cannot
-/// reach the unread bytes. Then the connection is reset, so that the stream does not look complete.
+/// Returns true once the connection needs no holder any more. If the peer died during the fallback, the new program
+/// cannot reach the unread bytes. Then this function resets the connection, so that the stream does not look
+/// complete.
 fn is_settled(fd: i32, at: Ref) -> bool {
     let is_cut = at.is_attached_here() && !family::is_shared(at.conn);
     !is_cut || call::disconnect(fd) != Err(call::Errno::EBUSY)
 }
 
-/// Puts the next bytes into the relay's socket. The program may have been notified of these bytes, so they must be
-/// there before the relay runs. `fd`: a descriptor of the connection.
+/// Puts the connection's next unread bytes into the relay's socket. The program may have been notified of these
+/// bytes, so they must be in the socket before the relay runs. `fd` is a descriptor of the connection.
 fn put_first(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
     if !guard.conn.rx_pins.is_empty() {
-        // A thread is in the kernel's receive, and the next bytes on TCP belong to its call.
+        // A thread is in the kernel's receive. The next bytes on TCP belong to this thread's call.
         return;
     }
     let mut piece = vec![0u8; PIECE];
-    // Only if bytes are unread: at the end of the stream, a look would take the program's error.
+    // Peek only if bytes are unread. At the end of the stream, a peek would take the error that the program must
+    // get.
     while stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, (&mut piece[..]).into())
     {
@@ -165,45 +170,48 @@ fn put_first(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Waits until the process has left the connection or has ended.
+/// Waits until the process that started the relay has left the connection or has ended.
 fn await_leave(begins: &Fd) {
     let mut fds = [PollFd { fd: begins.raw(), events: libc::POLLIN, revents: 0 }];
     while ppoll(&mut fds, None, None) == Err(call::Errno::EINTR) {}
 }
 
-/// Runs the relay.
+/// Runs the relay until the connection has ended.
 fn run(fd: i32, at: Ref, socket: &mut Socket) {
     fallback::goes_on_in_relay(at);
-    // If this process is killed, the peer must not take its death for the end of the stream.
+    // Make TCP send a reset if the relay is killed. The peer must not take the relay's death for the end of the
+    // stream.
     let linger = call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
     let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
     if !both_ways(fd, at, socket) {
-        // The bytes that wait here are lost. The peer must not take this for the end of the stream.
+        // The waiting bytes are lost. Reset the connection, so that the peer does not take this for the end of the
+        // stream.
         let _ = call::disconnect(fd);
         return;
     }
     let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger.unwrap_or([0, 0]));
-    // Closes the connection as a program would. TCP may have no room yet for all sent bytes. These bytes would be lost
-    // with this process, so the relay waits.
+    // Close the connection as a program would. TCP may have no room yet for all sent bytes. These bytes would be
+    // lost if the relay ended now, so the relay waits.
     ops::close(fd);
     let _ = call::close(fd);
     linger::await_all();
 }
 
-/// The relay's end of the program's socket.
+/// The relay's end of the Unix socket that it shares with the program.
 struct Socket {
     fd: Fd,
-    /// An epoll instance, edge-triggered, because `fd` itself is always readable.
+    /// An edge-triggered epoll instance with `fd`. A poll of `fd` itself would always find the byte that stays
+    /// unread.
     arrivals: Fd,
-    /// Number of bytes at the head of the queue that were already taken. These bytes stay unread, so that a close
-    /// reports `ECONNRESET` to the program.
+    /// Number of bytes at the head of the receive queue that the relay has already copied. These bytes stay in the
+    /// queue, so that a close reports `ECONNRESET` to the program.
     stale: usize,
-    /// Set while one such byte must stay there.
+    /// Set while one copied byte must stay in the queue.
     leaves_one: bool,
 }
 
 impl Socket {
-    /// Returns the relay's end. `theirs` is the program's end, which the program does not have yet.
+    /// Makes the relay's end from `fd`. Writes a first stale byte to `theirs`, which will become the program's end.
     fn new(fd: Fd, theirs: &Fd) -> Option<Socket> {
         let arrivals = Fd::make(poll::epoll_create).ok()?;
         let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
@@ -212,13 +220,14 @@ impl Socket {
         Some(Socket { fd, arrivals, stale, leaves_one: true })
     }
 
-    /// Takes the edge that was reported for the bytes that have arrived.
+    /// Consumes the epoll event for the bytes that have arrived.
     fn take_edge(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }];
         let _ = poll::epoll_wait(self.arrivals.raw(), &mut events, Some(0), None);
     }
 
-    /// Looks at the bytes that the program has written. Returns their number, including stale bytes.
+    /// Peeks at the bytes that the program has written. Returns the number of bytes in `piece`, including stale
+    /// bytes.
     fn look(&self, piece: &mut [u8]) -> Result<usize, Errno> {
         match call::recv(self.fd.raw(), piece, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
             Ok(found) => Ok(found),
@@ -230,7 +239,7 @@ impl Socket {
     /// Receives bytes that the program has written, up to the length of `piece`, without waiting.
     fn receive(&mut self, piece: &mut [u8]) -> Outcome {
         let fd = self.fd.raw();
-        // The end is checked first, so that bytes before the end are found.
+        // Check for the end first. Bytes that the program wrote before the end are then found by `look`.
         let has_ended = poll::probe(fd, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP) != 0;
         let found = self.look(&mut *piece)?;
         if found <= self.stale {
@@ -242,7 +251,7 @@ impl Socket {
                 Some(Err(error)) => Err(crate::errno(error)),
             };
         }
-        // The last byte stays in the queue.
+        // Leave the last byte in the queue.
         let (n, stale) = (found - self.stale, usize::from(self.leaves_one));
         if found > stale {
             call::recv(fd, &mut piece[..found - stale], libc::MSG_DONTWAIT)
@@ -253,11 +262,11 @@ impl Socket {
         Ok(n)
     }
 
-    /// Takes an urgent byte (MSG_OOB) if the program has written nothing before it. Unix sockets have such bytes since
-    /// Linux 5.15.
+    /// Takes an urgent byte (MSG_OOB) if the program has written nothing before this byte. Unix sockets have urgent
+    /// bytes since Linux 5.15.
     fn receive_urgent(&mut self) -> Option<u8> {
         let fd = self.fd.raw();
-        // Without a stale byte, a look would pass over the mark, which stays where the byte was.
+        // If `stale` is 0, a peek would skip the urgent mark, so ask the kernel for the mark.
         let is_next = match self.stale {
             0 => call::is_at_mark(fd),
             stale => self.look(&mut [0; 2]) == Ok(stale),
@@ -271,7 +280,7 @@ impl Socket {
         Some(byte[0])
     }
 
-    /// Takes the stale byte, which keeps a mark from being passed.
+    /// Takes the stale byte out of the queue.
     fn take_stale(&mut self) {
         while self.stale > 0
             && let Ok(n @ 1..) = call::recv(self.fd.raw(), &mut [0; 1], libc::MSG_DONTWAIT)
@@ -280,18 +289,19 @@ impl Socket {
         }
     }
 
-    /// Tells the program that all bytes have come.
+    /// Reports the end of the stream to the program.
     fn end(&mut self) {
         self.leaves_one = false;
         self.take_stale();
         let _ = call::shutdown(self.fd.raw(), libc::SHUT_WR);
     }
 
-    /// Refuses the bytes that the program has written and will write, like a failed connection.
+    /// Refuses bytes that the program has written or will write. Then the program's sends fail like on a failed
+    /// connection.
     fn refuse(&self) {
         let fd = self.fd.raw();
         let _ = call::shutdown(fd, libc::SHUT_RD);
-        // A program that waits for room finds the error.
+        // Make room, so that a program that waits for room wakes and finds the error.
         let mut piece = vec![0; PIECE];
         while let Ok(unread) = call::bytes_unread(fd)
             && unread > self.stale
@@ -303,28 +313,30 @@ impl Socket {
         }
     }
 
-    /// Returns true if the program has closed its end. A program that has only shut its receiving half continues.
+    /// Returns true if the program has closed its end. Returns false if the program has only shut its receiving
+    /// half.
     fn is_closed(&self) -> bool {
         poll::probe(self.fd.raw(), 0) & libc::POLLHUP != 0
     }
 }
 
-/// Bytes on their way in one direction.
+/// Bytes on their way from a source to a sink: from the connection to the program, or from the program to the
+/// connection.
 #[derive(Default)]
 struct Flow {
     waiting: VecDeque<u8>,
-    /// Set once the source has ended. The waiting bytes are the last.
+    /// Set once the source has ended. No bytes come after `waiting`.
     ended: bool,
-    /// Set once the end has been passed on to the sink.
+    /// Set once the end of the stream has been passed on to the sink.
     told: bool,
-    /// Set once the source has failed: bytes are missing after the waiting ones.
+    /// Set once the source has failed. Bytes after `waiting` are lost.
     cut: bool,
     /// Set once the sink takes no more bytes. Further bytes are dropped.
     discards: bool,
 }
 
-/// Limit of waiting bytes: as much as TCP's buffers would hold. A program that writes before it reads must not hang
-/// here either.
+/// Limit of waiting bytes in a direction, as large as TCP's buffers. A program that writes much before it reads
+/// must not hang with a relay if it would not with TCP.
 const WAITING_MAX: usize = 8 << 20;
 
 impl Flow {
@@ -332,7 +344,7 @@ impl Flow {
         !self.ended && self.waiting.len() < WAITING_MAX
     }
 
-    /// Appends the bytes that `source` has given.
+    /// Appends the bytes that the source has put into `piece`, or records the source's end or failure.
     fn take(&mut self, result: Outcome, piece: &[u8]) {
         match result {
             Ok(0) => self.ended = true,
@@ -343,7 +355,7 @@ impl Flow {
         }
     }
 
-    /// Gives the first bytes to `sink`.
+    /// Gives the first waiting bytes to `sink`, and removes those that `sink` took.
     ///
     /// # Errors
     /// The error of `sink`.
@@ -360,18 +372,18 @@ impl Flow {
         Ok(())
     }
 
-    /// Stops the flow in both directions.
+    /// Drops the waiting bytes, and marks both ends of the flow as ended.
     fn stop(&mut self) {
         self.waiting.clear();
         (self.ended, self.told) = (true, true);
     }
 
-    /// Returns true if the sink has all bytes that came, and more are missing.
+    /// Returns true if the source has failed and the sink has all bytes that came before the failure.
     fn is_cut(&self) -> bool {
         self.cut && self.ended && self.waiting.is_empty()
     }
 
-    /// Returns true once, when the end must be passed on to the sink.
+    /// Returns true once, at the time to pass the end of the stream on to the sink.
     fn ends(&mut self) -> bool {
         let now = self.ended && !self.cut && self.waiting.is_empty() && !self.told;
         self.told |= now;
@@ -379,19 +391,19 @@ impl Flow {
     }
 }
 
-/// Moves bytes in both directions until both have ended. Returns false if one has failed before.
+/// Moves bytes in both directions until both have ended. Returns false if a direction has failed.
 fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
     let mut piece = vec![0u8; PIECE];
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
-    // The program may have written bytes that the relay has not taken.
+    // Set while the program may have written bytes that the relay has not taken.
     let mut may_take = true;
-    // A byte that the program has sent as urgent, after all waiting bytes.
+    // An urgent byte from the program. The relay sends the urgent byte after all waiting bytes.
     let mut urgent = None;
     let mut has_failed = false;
     while !(inbound.told && outbound.told) {
-        // A thread of the program may be in the kernel's receive since before the connection had a VI. The next bytes
-        // on TCP belong to its call.
+        // A thread of the program may have been in the kernel's receive since before the connection had a VI. The
+        // next bytes on TCP belong to this thread's call.
         let is_free = at.conn.rx_pins.is_empty();
         let entry = |fd: i32, events: i16| PollFd {
             fd: if events == 0 { -1 } else { fd },
@@ -459,8 +471,8 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             _ => Ok(()),
         });
         if let Err(error) = taken {
-            // The program may still read the bytes that came before the failure. The kernel has reported the error
-            // once, to the relay.
+            // Let the program read the bytes that came before the failure. The kernel reports the error only once,
+            // and the relay has got this error.
             (has_failed, inbound.cut) = (true, inbound.cut || error != libc::EPIPE);
             outbound.stop();
             socket.refuse();
@@ -479,7 +491,7 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
     !has_failed
 }
 
-/// Returns true while bytes that were unread on the VI must go on TCP first.
+/// Returns true while returned bytes from the VI must go on TCP before other bytes.
 fn owes(fd: i32, at: Ref) -> bool {
     at.attached().is_some_and(|mut guard| stream::returned::holds_back(&mut guard, fd))
 }

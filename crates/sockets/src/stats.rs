@@ -1,5 +1,5 @@
-//! Counters for the user who started the program with `sovia run -v`. Also counters in the family's memory, for readers
-//! of the statistics page ([`sovia_control::board`]).
+//! Counters for the user who started the program with `sovia run -v`. Also counters in the family's memory, for
+//! readers of the statistics page ([`sovia_control::board`]).
 
 use crate::per_engine::per_engine;
 use core::ffi::CStr;
@@ -9,13 +9,13 @@ use sovia_sys::datagram::{Datagram, Name};
 use sovia_sys::{Fd, Mapping, call};
 
 per_engine! {
-    /// Page of the run.
+    /// Counters of the run, which `sovia run -v` has started.
     static PAGE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-    /// Page of the family.
+    /// Counters of the family.
     static TOTALS: AtomicPtr<StatsPage> = AtomicPtr::new(core::ptr::null_mut());
 }
 
-/// Maps the page at `path`, if it is valid.
+/// Maps the counters of the run from the file `path`, if this file is valid.
 pub fn open(path: &CStr) {
     let Ok(fd) = call::open(path, libc::O_RDWR | libc::O_CLOEXEC, 0) else { return };
     let fd = Fd::keep(fd);
@@ -23,23 +23,24 @@ pub fn open(path: &CStr) {
         return;
     }
     if let Ok(mapping) = Mapping::shared(fd.raw(), StatsPage::SIZE) {
-        // Every process that may write to the file may count, and no decision depends on the counters.
+        // Keep the mapping shared in forked children. Every process that may write to the file may count, and no
+        // decision depends on the counters.
         mapping.stays_shared();
         PAGE.store(mapping.base(), Ordering::Release);
         core::mem::forget(mapping);
         if page().is_none() {
-            // The page has another version, so nothing is counted there.
+            // The page has another version, so count nothing in this page.
             PAGE.store(core::ptr::null_mut(), Ordering::Release);
         }
     }
 }
 
-/// Counts in `totals` as well from now on.
+/// From now on, also counts in `totals`.
 pub(crate) fn count_in(totals: &'static StatsPage) {
     TOTALS.store(core::ptr::from_ref(totals).cast_mut(), Ordering::Release);
 }
 
-/// Returns the existing pages.
+/// Returns the existing pages: of the run and of the family.
 #[inline]
 pub(crate) fn pages() -> impl Iterator<Item = &'static StatsPage> {
     // SAFETY: the pointer is null or comes from `count_in`, which takes a static reference.
@@ -47,7 +48,7 @@ pub(crate) fn pages() -> impl Iterator<Item = &'static StatsPage> {
     page().into_iter().chain(totals)
 }
 
-/// Returns the page of the run, if there is one.
+/// Returns the page with the counters of the run, if `sovia run -v` has started the program.
 #[inline]
 fn page() -> Option<&'static StatsPage> {
     let base = PAGE.load(Ordering::Relaxed);
@@ -58,12 +59,12 @@ fn page() -> Option<&'static StatsPage> {
     unsafe { StatsPage::from_ptr(base, StatsPage::SIZE) }.ok()
 }
 
-/// Sends a file of records to `sovia run`, which collects the counters of the run. `sovia run` reads in the file the
-/// counts that a killed process has not added to the page.
+/// Sends `file` to `sovia run`, which collects the counters of the run. `file` has records of connections. If a
+/// process is killed, `sovia run` reads in `file` the counts that the process has not added to the page.
 pub(crate) fn show(file: i32) {
     let Some(name) = page().and_then(StatsPage::collector) else { return };
     let name = name.split(|&byte| byte == 0).next().and_then(Name::new);
-    // If the message is lost, the report contains only the counts on the page.
+    // If the message is lost, the user's report contains only the counts on the page.
     if let (Some(name), Ok(socket)) = (name, Datagram::bind(None)) {
         let _ = socket.send_to(&name, &[0], &[file]);
     }
@@ -81,7 +82,7 @@ pub(crate) fn accelerated() {
     }
 }
 
-/// Counts a message dropped at the rendezvous socket.
+/// Counts a message that the rendezvous socket has received and dropped as invalid.
 pub(crate) fn junk(kind: Junk) {
     for page in pages() {
         page.count_junk(kind);
@@ -95,28 +96,28 @@ pub fn reason(reason: Reason) {
     }
 }
 
-/// Counts an end of a connection that has got a record.
+/// Counts an end of a connection for which Sovia has made a record.
 pub(crate) fn recorded() {
     for page in pages() {
         page.count_recorded();
     }
 }
 
-/// Counts an end whose outcome is known.
+/// Counts an end for which it is decided if the end gets a VI or stays on TCP.
 pub(crate) fn decided() {
     for page in pages() {
         page.count_decided();
     }
 }
 
-/// Counts an end whose peer belongs to user `uid`.
+/// Counts an end whose peer process belongs to the other user `uid`.
 pub(crate) fn other_user(uid: u32) {
     for page in pages() {
         page.count_user(uid);
     }
 }
 
-/// Counts a sleep that belongs to no connection.
+/// Counts a sleep of a thread that waits for a connection or for several descriptors.
 pub fn slept() {
     for page in pages() {
         page.add(&sovia_control::Traffic { sleeps: 1, ..Default::default() });

@@ -1,8 +1,9 @@
 //! Threads of the library, which the program does not notice.
 //!
-//! These threads must not keep a process alive that would have ended without them. They must not exist when the kernel
-//! expects a process with one thread. So this module records the threads. The library can stop them ([`stop`]), and
-//! they end when they find that the program's threads have ended ([`are_alone`]).
+//! These threads must not keep a process alive that would have ended without them. No such thread must exist when
+//! the kernel expects a process with one thread. So this module keeps a record of each thread. The library can stop
+//! the threads ([`stop`]). The threads also end when they find that the program's threads have ended
+//! ([`are_alone`]).
 
 use crate::per_engine::Inherited;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
@@ -14,22 +15,22 @@ use sovia_sys::{call, process};
 /// Function that a thread of the library runs.
 pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
-/// Stack sizes of a thread, in bytes. The program's thread-local storage is part of the stack. If the first size is too
-/// small for it, the next one is tried.
+/// Stack sizes of a thread, in bytes. The program's thread-local storage is part of the stack. If the first size is
+/// too small for this storage, the next size is tried.
 const STACKS: [usize; 3] = [256 << 10, 2 << 20, 16 << 20];
 
-/// Record of a thread.
+/// Record of one of the library's threads.
 struct Place {
-    /// Id of the thread; 0 for a free record, `TAKEN` for a thread that has not begun.
+    /// Id of the thread. 0 for a free record, `TAKEN` for a thread that has not begun to run.
     id: AtomicI32,
     /// The function that the thread runs, and its argument.
     main: AtomicUsize,
     argument: AtomicUsize,
     engine: Inherited,
-    /// Set if the thread ends when told.
+    /// Set if the thread ends with [`Ends::WhenTold`].
     is_told: AtomicBool,
-    /// Id and robust-list entry of the last thread that has left this record. The kernel lists such a thread for a
-    /// while.
+    /// Id and robust-list entry of the last thread that has left this record. The kernel still lists such a thread
+    /// for a while.
     last: AtomicI32,
     last_user: AtomicU32,
 }
@@ -42,7 +43,7 @@ impl Place {
 
     /// Returns true if thread `id` has left this record and the kernel has not ended it yet.
     fn was_of(&self, id: i32) -> bool {
-        // A thread of the program may have the id of a thread that has ended.
+        // Check more than the id. A thread of the program may have the id of a thread that has ended.
         self.last.load(Ordering::Acquire) == id
             && (User::from_word(self.last_user.load(Ordering::Relaxed)).lives()
                 || call::is_exiting(id))
@@ -59,8 +60,8 @@ impl Place {
     }
 }
 
-/// Number of the library's own threads in a process. A process of the unit tests has many engines, each with its own
-/// threads.
+/// Largest number of the library's own threads in a process. A process of the unit tests has many engines, each
+/// with its own threads.
 const THREADS: usize = if cfg!(test) { 256 } else { 16 };
 
 static RUNNING: [Place; THREADS] = [const {
@@ -79,40 +80,42 @@ const TAKEN: i32 = -1;
 /// Determines when a thread ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// The thread ends after a nudge, when it finds that it [`must_end`], or soon by itself.
+    /// The thread ends when another thread tells it to end: a nudge wakes the thread, and [`must_end`] returns
+    /// true. The thread may also end by itself.
     WhenTold,
-    /// The thread ends with its work, which may take as long as another process likes, or with the process.
+    /// The thread ends with its work, or with the process. Its work may wait for another process without a limit.
     ByItself,
 }
 
-/// Number of looks in a row after which a sleeping thread counts as held up by another process. A lock of the kernel
-/// may also make it sleep, but for a shorter time.
+/// Number of checks in a row that find a thread asleep, before the thread counts as blocked by another process. A
+/// kernel lock may also make a thread sleep, but for fewer checks.
 const HELD_UP: u32 = 2000;
 
 /// Set if the kernel or libc has refused to start a thread.
 static REFUSED: AtomicBool = AtomicBool::new(false);
-/// Set once a thread has been started, here or in a process that this one is a copy of.
+/// Set once a thread has been started, in this process or in an ancestor before the fork.
 static BEEN: AtomicBool = AtomicBool::new(false);
 /// Set while all threads must end and none may be started.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// Set once a thread of the program has left in a way after which only the library's threads may remain.
+/// Set once a thread of the program has left in a way that may leave only the library's threads.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Starts a thread that the program does not notice. Returns false if no thread can be started.
 ///
-/// Does nothing in a handler of the program: a new thread needs malloc, which the handler may have interrupted.
+/// Does nothing in a signal handler of the program, because a new thread needs malloc, which the handler may have
+/// interrupted.
 pub(crate) fn start(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     if sovia_signal::chain::is_in_handler() {
         return false;
     }
-    // The program's handlers do not run on the new thread, nor here: a handler might wait for the thread's record.
+    // Block signals here and on the new thread. A handler of the program might wait for the thread's record.
     process::without_signals(|| start_in_place(main, argument, ends))
 }
 
 fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     let own = call::getpid();
     let takes = |place: &Place| {
-        // The last thread keeps its record until the kernel has ended it.
+        // Do not take a record while the kernel still lists its last thread.
         let last = place.last.load(Ordering::Acquire);
         let is_left = last == 0 || !call::is_thread_of(own, last);
         let (order, failed) = (Ordering::SeqCst, Ordering::Relaxed);
@@ -120,7 +123,7 @@ fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     };
     let Some(free) = RUNNING.iter().position(takes) else { return false };
     let place = &RUNNING[free];
-    // A thread in `stop` waits for this record, or this load sees its flag.
+    // SYNC: either `stop` sees this record as taken and waits, or this load sees the flag that `stop` has set.
     if STOPPED.load(Ordering::SeqCst) {
         place.id.store(0, Ordering::Release);
         return false;
@@ -175,7 +178,7 @@ extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
     result
 }
 
-/// Returns true if libc may have learnt from one of these threads that the process has several.
+/// Returns true if the library has ever started a thread. Then libc may treat the process as multithreaded.
 pub(crate) fn have_been() -> bool {
     BEEN.load(Ordering::Relaxed)
 }
@@ -185,7 +188,7 @@ pub(crate) fn count() -> usize {
     RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) != 0).count()
 }
 
-/// Clears the records in a forked child: the threads have stayed in the parent.
+/// Clears the records in a forked child. The threads exist only in the parent.
 pub(crate) fn forked() {
     for place in &RUNNING {
         place.id.store(0, Ordering::Relaxed);
@@ -195,7 +198,7 @@ pub(crate) fn forked() {
     LEFT.store(false, Ordering::Relaxed);
 }
 
-/// Returns true if every running thread ends when told.
+/// Returns true if every running thread of the library has [`Ends::WhenTold`].
 pub(crate) fn all_end_when_told() -> bool {
     let is_running = |place: &&Place| place.id.load(Ordering::Acquire) != 0;
     RUNNING.iter().filter(is_running).all(|place| place.is_told.load(Ordering::Relaxed))
@@ -206,11 +209,13 @@ pub(crate) fn must_end() -> bool {
     STOPPED.load(Ordering::Acquire)
 }
 
-/// Makes all threads end, wakes them by `nudge`, and returns once the kernel lists none of them. No thread is started
-/// until [`resume`]. Returns false without a change if a thread that ends by itself sleeps.
+/// Makes all threads of the library end, wakes them by `nudge`, and returns true once the kernel lists none of
+/// them. No thread can be started until [`resume`]. If a thread with [`Ends::ByItself`] stays asleep, undoes the
+/// stop and returns false.
 pub(crate) fn stop(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
-    // Before the nudge: the kernel still lists a thread for a while after it has left its record.
+    // Read both lists before the nudge. The kernel still lists a thread for a while after the thread has left its
+    // record.
     let running = RUNNING.each_ref().map(Place::begun);
     let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
     let own = call::getpid();
@@ -218,7 +223,7 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
         let is_told = place.is_told.load(Ordering::Relaxed);
         let mut asleep = 0;
         while id != 0 && !is_told && call::is_thread_of(own, id) {
-            // A thread that has left its record is not held up any more.
+            // Do not count a sleeping thread that has already left its record, because this thread is about to end.
             let is_asleep = call::is_asleep(id) && place.is_of(id);
             asleep = if is_asleep { asleep + 1 } else { 0 };
             if asleep == HELD_UP {
@@ -242,7 +247,8 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
     true
 }
 
-/// Like [`stop`], but for threads that end when told. Returns false without a change if one of them is held up.
+/// Like [`stop`], if all threads have [`Ends::WhenTold`]. If another process blocks one of them, undoes the stop
+/// and returns false.
 pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
     let running = RUNNING.each_ref().map(Place::begun);
@@ -256,7 +262,8 @@ pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
         }
         call::sched_yield();
         looks += 1;
-        // A thread may wait for another process for any time. Most threads have ended long before this check.
+        // Check only after many looks, because most threads end long before. Another process may block a thread
+        // without a time limit.
         let may_be_held_up = looks > HELD_UP && call::is_asleep(id);
         asleep = if may_be_held_up { asleep + 1 } else { 0 };
         (asleep < HELD_UP).then_some(true)
@@ -276,7 +283,8 @@ pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
     true
 }
 
-/// Records that the threads have ended, or that the last one is about to. Each is started again when it is needed.
+/// Records that the library's threads have ended, or that the last of them is about to end. A thread is started
+/// again when it is needed.
 pub(crate) fn ended() {
     thread::none_left();
     // SYNC: pairs with the fence in `kernel_sockets::watch_new`. Either `watch_new` sees that the thread has ended, or
@@ -284,74 +292,79 @@ pub(crate) fn ended() {
     fence(Ordering::SeqCst);
 }
 
-/// Begins the end of the process: no thread is started, and each thread that ends when told ends at its next nudge.
+/// Begins the end of the process. From now on no thread can be started, and threads with [`Ends::WhenTold`] end at
+/// their next nudge.
 pub(crate) fn end() {
     STOPPED.store(true, Ordering::SeqCst);
 }
 
-/// Allows the threads to be started again.
+/// Allows the library's threads to be started again.
 pub(crate) fn resume() {
     STOPPED.store(false, Ordering::SeqCst);
 }
 
-/// Called before a thread of the program leaves without libc's notice, or leaves first and the process continues.
+/// Records that a thread of the program leaves. Called if libc does not see this, or if the first thread leaves and
+/// the process continues.
 pub(crate) fn leaving() {
     LEFT.store(true, Ordering::SeqCst);
 }
 
-/// Returns true if the threads must check from time to time whether the program's threads have all gone.
+/// Returns true if the library's threads must check from time to time if the program's threads have all gone.
 pub(crate) fn may_be_alone() -> bool {
     LEFT.load(Ordering::Acquire)
 }
 
-/// Returns the number of threads of the process, except `but`, for which `is_own` returns false with every record.
+/// Returns the number of the process's threads for which no record satisfies `is_own`. Thread `but` does not count.
 /// `None` if the kernel does not list the threads.
 fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
     let (mut others, own) = (0, call::getpid());
     let listed = call::each_thread(|id| {
         let is_ours = || RUNNING.iter().any(|place| is_own(place, id));
-        // A thread that has ended since it was listed does not count.
+        // Do not count a thread that has ended since it was listed.
         others += usize::from(id != but && !is_ours() && call::is_thread_of(own, id));
     });
     listed.then_some(others)
 }
 
-/// Returns the number of the library's threads that are about to begin.
+/// Returns the number of the library's threads that were created but have not begun to run.
 fn starting() -> usize {
     RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) == TAKEN).count()
 }
 
-/// Counts the threads besides the calling one that neither have a record nor have just left one.
+/// Counts the program's threads except the calling one: those that neither have a record nor have just left a
+/// record.
 fn others_of_the_program() -> Option<usize> {
     others(call::gettid(), |place, id| place.is_of(id) || place.was_of(id))
 }
 
-/// Returns true if the calling thread is the program's only thread. Waits for threads of the library that are about to
-/// begin.
+/// Returns true if the calling thread is the program's only thread. Waits until threads of the library that are
+/// being created have begun.
 pub(crate) fn is_single() -> bool {
     loop {
         let running = RUNNING.each_ref().map(Place::begun);
         let others = others_of_the_program();
-        // A thread that has begun or ended meanwhile may have been listed without a record.
+        // Repeat if a thread has begun or ended meanwhile, because it may have been listed without a record.
         if RUNNING.each_ref().map(Place::begun) == running {
             return others == Some(0);
         }
     }
 }
 
-/// Like [`is_single`], but never waits, for signal handlers: another thread may wait for the code that the handler has
-/// interrupted. May return true wrongly in a program with several threads, while a thread of the library begins.
+/// Like [`is_single`], but never waits, so that signal handlers can call it. (Another thread may wait for the code
+/// that a handler has interrupted.) While a thread of the library begins, the result may be true although the
+/// program has several threads.
 pub(crate) fn may_be_single() -> bool {
     others_of_the_program().is_some_and(|others| others <= starting())
 }
 
-/// Returns true if the process has only the library's threads. Returns false while its first thread exists.
+/// Returns true if only the library's threads are left in the process. Returns false while the process's first
+/// thread exists.
 pub(crate) fn are_alone() -> bool {
     let own = call::getpid();
     if call::task_exists(own) {
         return false;
     }
     LEFT.store(true, Ordering::Relaxed);
-    // The kernel lists the first thread as long as any thread exists.
+    // Exclude the first thread, because the kernel lists it as long as any thread exists.
     others(own, Place::is_of) == Some(0) && starting() == 0
 }
