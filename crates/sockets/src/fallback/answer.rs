@@ -132,7 +132,8 @@ pub(crate) fn serve() {
         });
     }
     // The program may have moved these to lower numbers, which the search had passed by.
-    left |= wanted.into_iter().any(|index| family::conn(index).is_some_and(is_wanted));
+    let has_moved = |conn: &'static Conn| is_wanted(conn) && table::descriptor_of(conn).is_some();
+    left |= wanted.into_iter().any(|index| family::conn(index).is_some_and(has_moved));
     back.into_iter().for_each(super::go_on);
     DRAINING.store(left, Ordering::Relaxed);
 }

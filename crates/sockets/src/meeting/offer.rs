@@ -300,7 +300,8 @@ pub(super) const NEEDED: usize = OWN + 3;
 const OWN: usize = DOORBELLS + peers::NOTICES;
 const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX && bells::HANDED + 1 == OWN);
 
-/// Returns the descriptors that this process sends to a peer, if each of the two processes could trace the other.
+/// Returns this process's own descriptors, or `None` if one is missing. The caller sends them only to a peer that could
+/// trace this process, and that this process could trace.
 pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     let mut all = [0; OWN];
     all[..DOORBELLS].copy_from_slice(&pair::doors()?);

@@ -236,8 +236,8 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
         has_gone_by_now(guard, fd);
     }
     let may_be_far = events & ENDS != 0 && !conn.has(flag::RESET | flag::SHUT_RD);
-    // On TCP, a program sees the peer's end when at most a receive buffer of bytes is unread. So the end is
-    // withheld while more bytes are unread on the VI.
+    // On TCP, the FIN of the peer arrives only if the unread bytes before the FIN fit into the receive buffer. So this
+    // function withholds the end while more bytes than that are unread on the VI.
     if may_be_far && !is_reset(conn, fd) && is_far(guard, fd) {
         events &= !ENDS;
         conn.set(flag::WITHHELD);

@@ -33,7 +33,8 @@ impl Pool {
     }
 }
 
-/// A process has room for 16 of the library's threads.
+/// Engines with progress threads. There are few, because a process has room for 16 threads of the library, and each engine
+/// may have several.
 static THREADED: Pool = Pool::of(5);
 static BY_HAND: Pool = Pool::of(64);
 

@@ -1,4 +1,4 @@
-//! Connections that are brought to a named place on their way to the VI or back.
+//! Connections in a given state of their way to the VI or back ([`At`]).
 
 use super::{End, Engines, Progress, UNREAD, WATCHDOG};
 use crate::conn::{Phase, Role};

@@ -1,4 +1,5 @@
-//! Ends of connections, and connections that are brought to a named place.
+//! Ends of connections for tests, and functions that bring a connection into a given state, for example onto the VI or
+//! back to TCP ([`At`]).
 
 mod end;
 mod engines;
