@@ -66,7 +66,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         }
         Reason::TableFull => line("not possible: Sovia's tables have no room for more connections at the same time"),
         Reason::SharedByProcesses => {
-            line("not possible while several processes read the connection. Once only one process has the connection, Sovia accelerates it")
+            line("nothing, while several processes read the connection. Once only one process has the connection, Sovia accelerates it")
         }
         Reason::RetreatExec => {
             line("make sure that the program keeps PATH and the environment when it executes another program: the other program then runs under Sovia as well")
