@@ -306,7 +306,7 @@ impl Nic {
                     String::from_utf8_lossy(said.split(|&it| it == 0).next().unwrap_or(said));
                 let (other, own) = (other.escape_debug(), &fabric.name);
                 eprintln!(
-                    "sovia-agent: {name} has a NIC of {other}, which {own} cannot reach: frames are sent by UDP"
+                    "sovia-agent: {name} has a NIC of {other}, which {own} cannot reach: frames go by UDP"
                 );
             }
             (_, None) => {}
@@ -354,16 +354,14 @@ impl Nic {
             News::Up => {
                 (way.stage, way.told) = (Stage::Up, String::new());
                 way.retry.succeeded();
-                eprintln!("sovia-agent: frames to {name} are sent through the NIC {own}");
+                eprintln!("sovia-agent: frames to {name} go by {own}");
                 Route::Trunk
             }
             News::Answered => Route::Trunk,
             News::Down(why) => {
                 way.stage = Stage::Down;
                 if why != way.told {
-                    eprintln!(
-                        "sovia-agent: frames to {name} are sent by UDP, and not through the NIC {own}: {why}"
-                    );
+                    eprintln!("sovia-agent: frames to {name} go by UDP, and not by {own}: {why}");
                     way.told = why;
                 }
                 match self.peers[peer].route {
