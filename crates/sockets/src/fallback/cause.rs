@@ -42,9 +42,9 @@ impl Cause {
         matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
     }
 
-    /// Returns true if this process keeps the connection, and its calls go through Sovia.
+    /// Returns true if this process keeps the connection, its calls go through Sovia, and its epoll sets report events.
     pub(super) fn stays_here(self) -> bool {
-        matches!(self, Cause::Call | Cause::Set | Cause::Kept(_) | Cause::Peer)
+        matches!(self, Cause::Call | Cause::Kept(_) | Cause::Peer)
     }
 
     /// Returns true if unknown processes may get the socket, or if a program that inherits the socket would have to
