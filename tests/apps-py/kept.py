@@ -124,7 +124,8 @@ class Scene:
 
 def listens():
     with open("/proc/self/net/tcp") as table:
-        return any(f":{PORT:04X} " in line for line in table)
+        # The state of a listener: connections of the last conversation may still wait for their end.
+        return any(f":{PORT:04X} " in line and line.split()[3] == "0A" for line in table)
 
 
 def nft(text):

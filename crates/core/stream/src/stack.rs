@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// use via_shm::ShmNic;
 ///
 /// let stack = Stack::new(ShmNic::open("stack-example")?)?;
-/// The configuration that suits this provider. A listener or a stream may use another one.
+/// // The configuration that suits this provider. A listener or a stream may use another one.
 /// let configuration = Configuration { chunk: 16 << 10, ..stack.recommended() };
 /// let listener = stack.listen(&stack.nic().address(b"echo"), &configuration)?;
 /// println!("listening at {}", listener.local_address());

@@ -37,7 +37,7 @@ pub struct Held {
 /// ```
 /// use sovia_link::wire::{Held, Report};
 ///
-/// 10, 11 and 14 have arrived; 7, 8, 9, 12 and 13 are missing.
+/// // Items 10, 11 and 14 have arrived. Items 7, 8, 9, 12 and 13 are missing.
 /// let mut report = Report::plain(7);
 /// assert!(report.push(Held { skip: 3, length: 2 }) && report.push(Held { skip: 2, length: 1 }));
 /// let numbers: Vec<_> = report.ranges().iter().map(|held| (held.skip, held.length)).collect();

@@ -34,7 +34,7 @@ pub struct Limits {
 /// let attributes = MemAttributes { ptag: Some(tag), ..MemAttributes::default() };
 /// let handle = table.register(&memory, attributes)?;
 ///
-/// The check that a NIC makes for a handle in a descriptor.
+/// // The check that a NIC makes for a handle in a descriptor.
 /// let region = table.find(handle.raw()).expect("a live region");
 /// assert_eq!(region.ptag(), tag);
 /// table.deregister(handle)?;
