@@ -149,14 +149,14 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     // the last holder.
     let locked = conn.lock();
     let is_candidate = conn.phase() == Phase::Candidate;
-    let locked =
-        if conn.is_attached_here() { locked.attached().ok_or(None) } else { Err(Some(locked)) };
+    let (guard, locked) =
+        if conn.is_attached_here() { (locked.attached(), None) } else { (None, Some(locked)) };
     conn.let_go();
     let last = !family::is_shared(conn);
     drop(steps);
-    let has_ended = match locked {
-        Ok(guard) => leave_vi(guard, fd, at, last),
-        Err(_locked) => {
+    let has_ended = match guard {
+        Some(guard) => leave_vi(guard, fd, at, last),
+        None => {
             if is_candidate {
                 meeting::ended(at, 0);
             } else if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
@@ -173,6 +173,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             last && conn.end(at.generation)
         }
     };
+    drop(locked);
     if has_ended {
         family::give_back(at.index);
     }

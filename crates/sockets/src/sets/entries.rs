@@ -86,10 +86,8 @@ impl Entry {
     /// Returns a descriptor of the connection in this process, to ask the kernel.
     #[inline]
     pub(super) fn kernel_socket(&mut self) -> i32 {
-        if !table::refers(self.through, self.at)
-            && let Some(other) = table::descriptor_of(self.at.conn)
-        {
-            self.through = other;
+        if let Some(open) = table::open_descriptor(self.through, self.at) {
+            self.through = open;
         }
         self.through
     }

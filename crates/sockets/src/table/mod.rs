@@ -282,10 +282,13 @@ pub(crate) fn current(fd: i32, at: Ref) -> i32 {
 #[cold]
 fn look_for_current(fd: i32, at: Ref) -> i32 {
     // The table is not right for a child that runs on this process's memory with its own descriptors.
-    if refers(fd, at) || process::is_elsewhere() {
-        return fd;
-    }
-    descriptor_of(at.conn).unwrap_or(fd)
+    if process::is_elsewhere() { fd } else { open_descriptor(fd, at).unwrap_or(fd) }
+}
+
+/// Returns `fd` if it means the connection, or else another descriptor of this process for the connection. By now, `fd`
+/// may belong to another file.
+pub(crate) fn open_descriptor(fd: i32, at: Ref) -> Option<i32> {
+    if refers(fd, at) { Some(fd) } else { descriptor_of(at.conn) }
 }
 
 /// Returns a descriptor that this process has for the connection `conn`.

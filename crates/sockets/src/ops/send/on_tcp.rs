@@ -54,15 +54,10 @@ pub(super) fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
     };
     if !had_room
         && let Some(guard) = at.attached()
-        && let Some(fd) = number_of(fd, at)
+        && let Some(fd) = table::open_descriptor(fd, at)
     {
         kernel_sockets::watch_room(&guard, fd);
     }
-}
-
-/// Returns a descriptor of the connection. This is not always `fd`, because `fd` may belong to another file by now.
-pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
-    if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
 }
 
 /// Sends `parts` by the kernel's call, after the connection has fallen back to TCP during a send. `partly` says

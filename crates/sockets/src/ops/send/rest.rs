@@ -1,13 +1,13 @@
 //! Sends the bytes of a call for which there was no room at first. Waits for room, or sends on TCP.
 
 use super::Begun;
-use super::on_tcp::{number_of, raw_send, send_plainly};
+use super::on_tcp::{raw_send, send_plainly};
 use super::parts::{all_of, are_there, length, rest_of};
 use crate::conn::flag;
 use crate::ops::keep;
 use crate::ops::transfer::{Flags, deadline, keep_error};
 use crate::stream::{self, Put, Way};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Outcome, fallback, kernel_sockets};
 use sovia_proto::path::Tx;
@@ -128,7 +128,7 @@ pub(super) fn leave_if_full(fd: i32, at: Ref) {
     if !at.conn.has(flag::UNTIL_FULL) {
         return;
     }
-    let Some(fd) = number_of(fd, at) else { return };
+    let Some(fd) = table::open_descriptor(fd, at) else { return };
     let is_full = at
         .attached()
         .is_some_and(|mut guard| at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, fd));
