@@ -109,6 +109,24 @@ fn end_that_its_process_has_let_go_of_is_not_attached() {
     }
 }
 
+/// Returns the pair that a connection has asked for a VI.
+fn asked(connector: &End) -> Option<u32> {
+    match connector.run(|| connector.at().unwrap().conn.approach.stage()) {
+        Stage::Requested { pair, .. } => Some(pair),
+        _ => None,
+    }
+}
+
+/// Has a connection ask for a VI. Returns the pair.
+fn asks(connector: &End) -> u32 {
+    for _ in 0..MEETING {
+        if asked(connector).is_none() {
+            connector.put(b"x");
+        }
+    }
+    asked(connector).expect("a request")
+}
+
 /// A pair whose process has died is known by its number to a connection that has asked for a VI there. Given to another pair, the
 /// number would lead the connection onto the VI of another one.
 #[test]
@@ -119,17 +137,7 @@ fn pair_keeps_its_number_while_a_connection_has_asked_for_a_vi() {
     let [met, asking, beside] = [(), (), ()].map(|()| fresh_by(&listener, &engines));
     assert!(meet(&met), "the two processes have a pair");
     let [connector, _acceptor] = asking;
-    let at = connector.at().unwrap();
-    let asked = || match at.conn.approach.stage() {
-        Stage::Requested { pair, .. } => Some(pair),
-        _ => None,
-    };
-    for _ in 0..MEETING {
-        if connector.run(asked).is_none() {
-            connector.put(b"x");
-        }
-    }
-    let index = connector.run(asked).expect("a request");
+    let index = asks(&connector);
     met.into_iter().for_each(End::close);
     let collect = || {
         if let Some(pair) = pair::get(index) {
@@ -153,30 +161,20 @@ fn death_of_a_peer_withdraws_the_request_of_an_idle_connection() {
     let [met, asking] = [(), ()].map(|()| fresh_by(&listener, &engines));
     assert!(meet(&met), "the two processes have a pair");
     let [connector, _acceptor] = asking;
-    let at = connector.at().unwrap();
-    let asked = || match at.conn.approach.stage() {
-        Stage::Requested { pair, .. } => Some(pair),
-        _ => None,
-    };
-    for _ in 0..MEETING {
-        if connector.run(asked).is_none() {
-            connector.put(b"x");
-        }
-    }
-    let index = connector.run(asked).expect("a request");
+    let index = asks(&connector);
     met.into_iter().for_each(End::close);
     connector.run(|| {
         crate::meeting::withdraw_from_dead();
-        assert_eq!(asked(), Some(index), "the peer lives");
+        assert_eq!(asked(&connector), Some(index), "the peer lives");
         let pair = pair::get(index).unwrap();
         pair.segment.side(pair.side ^ 1).gone.store(1, Ordering::Release);
         drop(pair);
         assert!(pair::collect(sets::forget_pair), "a connection asks a peer that has died");
         crate::meeting::withdraw_from_dead();
-        assert_eq!(asked(), None);
+        assert_eq!(asked(&connector), None);
         assert!(!pair::collect(sets::forget_pair));
         assert!(pair::get(index).is_none(), "the pair stays for nothing");
     });
-    assert!(at.conn.phase() == Phase::Candidate, "it may still meet");
+    assert_eq!(connector.phase(), Phase::Candidate, "it may still meet");
     connector.close();
 }
