@@ -107,13 +107,13 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
     }
     progress.finish();
-    let mut out = Vec::new();
+    let mut out = String::new();
     if args.json {
         seen.json(&mut out)?
     } else {
         seen.print(&mut out, args, &ways, nic_of(cpus))?
     }
-    output::put(String::from_utf8_lossy(&out))?;
+    output::put(out)?;
     Ok(0)
 }
 

@@ -1,7 +1,7 @@
 //! Prints the results beside the published ones.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fmt::Write;
 
 use super::carrier::Way;
 use super::play::{BATCH, BATCH_BYTES, Batches, Reading};
