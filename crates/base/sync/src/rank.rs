@@ -71,10 +71,11 @@ pub(crate) fn added_on(state: &State, rank: u8) {
     }
 }
 
-/// Records that the calling thread has taken a lock for which it would have waited `ns` nanoseconds.
+/// Records that the calling thread has taken a lock. `limit` says how long it would have waited: a duration or a time,
+/// and 0 if not at all.
 #[inline(always)]
-pub(crate) fn taken_within_on(state: &State, rank: u8, ns: u64) {
-    if ns == 0 { added_on(state, rank) } else { taken_on(state, rank) }
+pub(crate) fn taken_within_on(state: &State, rank: u8, limit: u64) {
+    if limit == 0 { added_on(state, rank) } else { taken_on(state, rank) }
 }
 
 /// Records that the calling thread has released a lock.
