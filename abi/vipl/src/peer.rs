@@ -1,4 +1,4 @@
-//! Connections between two peers, neither of which waits for the other: `VipConnectPeer…`.
+//! Connections between two peers. Both send a request, and neither waits for the other: `VipConnectPeer…`.
 
 use crate::boundary::{enter, timeout};
 use crate::connect::{ends, tell};

@@ -206,7 +206,7 @@ pub(crate) enum After {
     Gone,
 }
 
-/// The rounds of the progress thread, each of which waits for events and serves them.
+/// The rounds of the progress thread. Each round waits for events and serves them.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     /// The epoll instance with the kernel sockets and the doorbell.

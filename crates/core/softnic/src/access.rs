@@ -152,7 +152,7 @@ impl Access<'_> {
         self.put(&self.reserve(data, bytes.len())?, 0, bytes)
     }
 
-    /// Returns data segments cut to `len` bytes, all of which the VI may use.
+    /// Returns data segments cut to `len` bytes. The VI may use all of them.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`], [`Status::LENGTH_ERROR`].

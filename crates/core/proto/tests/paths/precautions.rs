@@ -1,4 +1,4 @@
-//! Precautions of the protocol, each of which a test can leave out.
+//! Precautions of the protocol. A test can leave each one out.
 
 /// Precautions of the protocol. For each except `refuse_late`, a test leaves the precaution out, and finds a wrong or
 /// lost byte or an end that waits for ever.

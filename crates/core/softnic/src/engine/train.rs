@@ -1,4 +1,4 @@
-//! Processes frames that arrive together, most of which carry consecutive parts of one message.
+//! Processes frames that arrive together. Most carry consecutive parts of one message.
 
 use crate::medium::Medium;
 use crate::world::World;

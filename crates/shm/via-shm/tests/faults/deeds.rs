@@ -1,4 +1,4 @@
-//! Exchanges between two processes, one of which is killed. Both processes run the same exchange until it fails.
+//! Exchanges between two processes. One process is killed. Both processes run the same exchange until it fails.
 
 use super::ledger::Counted;
 use std::sync::mpsc;

@@ -292,7 +292,7 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
     } else {
         String::new()
     };
-    // Other commands, each of which decides its own duration. They have no terminal.
+    // Other commands. Each one decides its own duration, and none has a terminal.
     let wanted = || Scenario::COMPANIONS.into_iter().filter(|&it| args.wants(it));
     let progress = Progress::of(wanted().count() as u64);
     for scenario in wanted() {

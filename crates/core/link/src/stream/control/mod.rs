@@ -42,7 +42,7 @@ fn proportion(value: u64, times: u64, of: u64) -> u64 {
 
 /// How a stream limits its sending, in addition to its window.
 ///
-/// As text, for options: `fixed`, `bbr`.
+/// Options write it `fixed` or `bbr`.
 ///
 /// ```
 /// # use sovia_link::Control;
