@@ -3,7 +3,7 @@
 
 use libc::{DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, pid_t, sigset_t};
 use sovia_calls::descriptors::created;
-use sovia_sockets::{fallback, inheritance};
+use sovia_sockets::{fallback, other_families};
 
 /// Defines hooks that call the real function and drop a stale entry for the returned descriptor.
 macro_rules! creating {
@@ -82,7 +82,7 @@ pub(crate) mod several {
         fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int {
             let new = created(real!()(pidfd, fd, flags));
             if new >= 0 {
-                inheritance::taken(new);
+                other_families::taken(new);
                 fallback::of_socket(new);
             }
             new

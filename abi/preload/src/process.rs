@@ -8,8 +8,7 @@ use libc::{FILE, c_char, c_int, c_long, c_void, environ};
 use smallvec::SmallVec;
 use sovia_calls::boundary::{may_look, take};
 use sovia_calls::descriptors::created;
-use sovia_sockets::fallback;
-use sovia_sockets::inheritance::Target;
+use sovia_sockets::exec::{self, Target};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sys::call;
@@ -38,7 +37,7 @@ pub(crate) unsafe fn system_call(
 
 /// Prepares connections for the program `target`, then calls `exec`. Returns only if `exec` fails.
 fn replacing<'a, T: From<i8>>(target: impl FnOnce() -> Target<'a>, exec: impl FnOnce() -> T) -> T {
-    let left = match fallback::before_exec(target) {
+    let left = match exec::before_exec(target) {
         Ok(left) => left,
         Err(error) => {
             set_errno(error);
@@ -321,19 +320,19 @@ hooks! {
     }
 
     fn system(command: *const c_char) -> c_int {
-        fallback::before_spawn();
+        exec::before_spawn();
         real!()(command)
     }
 
     /// Prepares for child processes, because libc runs commands in `text` in child processes that inherit
     /// descriptors.
     fn wordexp(text: *const c_char, words: *mut c_void, flags: c_int) -> c_int {
-        fallback::before_spawn();
+        exec::before_spawn();
         real!()(text, words, flags)
     }
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-        fallback::before_spawn();
+        exec::before_spawn();
         let file = real!()(command, mode);
         if !file.is_null() {
             created(libc::fileno(file));
@@ -448,5 +447,5 @@ extern "C" fn before_leaving() {
 /// Prepares an exec by a variadic function. The variadic hook jumps to libc and does not return here. So nothing
 /// undoes the preparation if the exec fails.
 extern "C" fn before_exec() {
-    let _ = fallback::before_exec(|| Target::Unknown).map(core::mem::forget);
+    let _ = exec::before_exec(|| Target::Unknown).map(core::mem::forget);
 }

@@ -4,6 +4,7 @@
 use crate::process::in_this_root;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_char, c_int, c_void, pid_t};
+use sovia_sockets::exec;
 use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::table;
@@ -39,7 +40,7 @@ fn hand_over(fd: c_int) {
 }
 
 fn before_spawn(actions: *const c_void) {
-    fallback::before_spawn();
+    exec::before_spawn();
     if actions.is_null() || is_borrowed() {
         return;
     }

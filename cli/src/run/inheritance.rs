@@ -7,7 +7,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Program};
+use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Passed, Program};
 
 use crate::program;
 
@@ -18,9 +18,7 @@ pub(super) fn pass_on(program: Option<&Path>) {
         // SAFETY: nothing in this process owns the number, and `ManuallyDrop` leaves the descriptor open.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
         let Some(mut inheritance) = read(&file) else { continue };
-        let head = inheritance.head();
-        let is_ours = head.pid.cast_unsigned() == std::process::id()
-            && file_id(Path::new("/proc/self/exe")) == Some(head.program);
+        let is_ours = file_id(Path::new("/proc/self/exe")) == Some(inheritance.head().program);
         if is_ours && let Some(heir) = program.and_then(executed) {
             inheritance.pass_on(heir);
             if file.write_all_at(&inheritance.encode(), 0).is_ok() {
@@ -28,15 +26,23 @@ pub(super) fn pass_on(program: Option<&Path>) {
             }
         }
         drop(ManuallyDrop::into_inner(file));
-        for passed in [head.records, head.locks] {
-            // SAFETY: nothing in this process owns the number. If the number now belongs to another file, it stays
-            // open.
-            let file = ManuallyDrop::new(unsafe { File::from_raw_fd(passed.fd) });
-            if file.metadata().is_ok_and(|found| found.ino() == passed.inode) {
-                drop(ManuallyDrop::into_inner(file));
+        // Close the locks too. The family then knows that no program will use the connections' records.
+        let head = inheritance.head();
+        if [head.records, head.locks].into_iter().all(is_there) {
+            for fd in inheritance.descriptors() {
+                // SAFETY: the process that executed this one has left the descriptors for this process alone, and
+                // nothing here owns them.
+                drop(unsafe { File::from_raw_fd(fd) });
             }
         }
     }
+}
+
+/// Returns true if the descriptor in `passed` still refers to the same file.
+fn is_there(passed: Passed) -> bool {
+    // SAFETY: nothing in this process owns the number, and `ManuallyDrop` leaves the descriptor open.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(passed.fd) });
+    file.metadata().is_ok_and(|found| found.ino() == passed.inode)
 }
 
 fn read(file: &File) -> Option<Inheritance> {

@@ -1,8 +1,9 @@
-//! Data about connections, which a process passes to the program that it executes.
+//! Data that a process passes to the program that it executes or starts: its connections, and the shared memory in
+//! which they lie.
 //!
-//! The data lies in a memory file with a descriptor in [`NUMBERS`]. Only the program that the writing process
-//! executes uses the data. If this program is `sovia run`, it passes the data on to the program that it executes in
-//! turn. For example, inetd executes `sovia run`, which executes a server.
+//! The data lies in a memory file with a descriptor in [`NUMBERS`]. The program joins the process's family, like a
+//! forked child, and continues on the connections' VIs. If the program is `sovia run`, it passes the data on to the
+//! program that it executes in turn. For example, inetd executes `sovia run`, which executes a server.
 
 use core::ops::Range;
 
@@ -11,29 +12,51 @@ pub const NUMBERS: Range<i32> = 1000..1004;
 /// Lowest descriptor for the files that the data names. It is below 1024, because service managers lower the limit
 /// on descriptors to 1024 before they execute a service.
 pub const FILES_FROM: i32 = NUMBERS.end;
-/// Maximum number of connections in the data. Further connections stay on TCP.
-pub const CONNECTIONS_MAX: usize = 32;
+/// Maximum number of connections in the data.
+pub const CONNECTIONS_MAX: usize = 256;
+/// Maximum number of segments in the data.
+pub const SEGMENTS_MAX: usize = 32;
+/// Maximum number of descriptors that show peers that the process lives.
+pub const LIVES_MAX: usize = 8;
+/// Number of a process's doorbells, and of its peer's doorbells in a segment.
+pub const DOORBELLS: usize = 6;
+/// Number of descriptors that report a peer's death.
+pub const NOTICES: usize = 2;
 
-const HEADER: usize = 10;
-const COUNT: usize = HEADER - 1;
+const MAGIC_AT: usize = 0;
+const PROGRAM_AT: usize = 1;
+const BUILD_AT: usize = 3;
+const RECORDS_AT: usize = 4;
+const LOCKS_AT: usize = 7;
+const PLACE_AT: usize = 9;
+const DOORS_AT: usize = 10;
+const LIVES_AT: usize = DOORS_AT + DOORBELLS;
+const COUNTS_AT: usize = LIVES_AT + LIVES_MAX;
+const SEGMENTS_AT: usize = COUNTS_AT + 2;
+const EACH_SEGMENT: usize = 7 + DOORBELLS + NOTICES;
+const CONNECTIONS_AT: usize = SEGMENTS_AT + EACH_SEGMENT * SEGMENTS_MAX;
 const EACH: usize = 3;
-const WORDS: usize = HEADER + EACH * CONNECTIONS_MAX;
+const WORDS: usize = CONNECTIONS_AT + EACH * CONNECTIONS_MAX;
 /// Length of the data in bytes.
 pub const LEN: usize = WORDS * 8;
 /// Magic number, with the version.
-const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i1");
+const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i2");
+/// A descriptor that does not exist.
+const NONE: i32 = -1;
 
 /// Identity of a program's executable file: device and inode.
 pub type Program = (u64, u64);
 
-/// Inherited descriptor of a connection.
+/// Descriptor of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inherited {
-    /// Descriptor number.
+    /// Descriptor number in the process that wrote the data.
     pub fd: i32,
-    /// Set if `connect` opened the connection.
-    pub is_connector: bool,
-    /// Number of the connection's record in the memory of the writer's family.
+    /// Set if the connection has its VI.
+    pub is_attached: bool,
+    /// Set if the record counts the program as one outside the family, until the program joins the family.
+    pub is_counted: bool,
+    /// Number of the connection's record in the family's memory.
     pub index: u32,
     /// Generation of the record's slot.
     pub generation: u32,
@@ -41,25 +64,44 @@ pub struct Inherited {
     pub cookie: u64,
 }
 
-/// The data that a process passes to the program that it executes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inheritance {
-    words: [u64; WORDS],
+/// A segment in which connections have their VIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Index in the table of pairs.
+    pub index: u32,
+    /// Side of the segment that the family uses.
+    pub side: u32,
+    /// Process id and nonce of the peer.
+    pub peer: (i32, u64),
+    /// Address at which the segment must be mapped.
+    pub base: u64,
+    /// The segment's file.
+    pub file: Passed,
+    /// The peer's doorbells.
+    pub doors: [i32; DOORBELLS],
+    /// Descriptors that report the peer's death.
+    pub notices: [i32; NOTICES],
 }
 
-/// The data except for the connections.
+/// The data except for segments and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Process that wrote the data.
-    pub pid: i32,
     /// Program that may read the data.
     pub program: Program,
-    /// Number that identifies the layout of the records.
-    pub layout: u64,
-    /// File with the records of the writer's family.
+    /// Number of the library's build. Another build may have another layout of the shared memory.
+    pub build: u64,
+    /// File with the records of the family.
     pub records: Passed,
-    /// File with the locks of the writer's family.
+    /// Address at which the records must be mapped.
+    pub records_base: u64,
+    /// File with the locks of the family.
     pub locks: Passed,
+    /// Process slot that is reserved for the program.
+    pub place: u32,
+    /// The process's doorbells; negative for a doorbell that does not exist.
+    pub doors: [i32; DOORBELLS],
+    /// Descriptors that show peers that the process or its program lives; negative for unused entries.
+    pub lives: [i32; LIVES_MAX],
 }
 
 /// Inherited descriptor of a file.
@@ -71,22 +113,38 @@ pub struct Passed {
     pub inode: u64,
 }
 
+/// The data that a process passes to a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inheritance {
+    words: [u64; WORDS],
+}
+
+fn word_of(fd: i32) -> u64 {
+    fd as u32 as u64
+}
+
+fn fds<const N: usize>(words: &[u64]) -> [i32; N] {
+    core::array::from_fn(|n| words.get(n).map_or(NONE, |&word| word as i32))
+}
+
 impl Inheritance {
-    /// Returns data without connections.
+    /// Returns data without segments and connections.
     pub fn new(head: Head) -> Inheritance {
         let mut words = [0; WORDS];
-        words[..HEADER].copy_from_slice(&[
+        words[..DOORS_AT].copy_from_slice(&[
             MAGIC,
-            head.layout,
-            head.pid as u64,
             head.program.0,
             head.program.1,
-            head.records.fd as u64,
+            head.build,
+            word_of(head.records.fd),
             head.records.inode,
-            head.locks.fd as u64,
+            head.records_base,
+            word_of(head.locks.fd),
             head.locks.inode,
-            0,
+            u64::from(head.place),
         ]);
+        let lists = head.doors.iter().chain(&head.lives);
+        words[DOORS_AT..].iter_mut().zip(lists).for_each(|(word, &fd)| *word = word_of(fd));
         Inheritance { words }
     }
 
@@ -96,8 +154,9 @@ impl Inheritance {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_ne_bytes(bytes.try_into().ok()?);
         }
-        (words[0] == MAGIC && words[COUNT] <= CONNECTIONS_MAX as u64)
-            .then_some(Inheritance { words })
+        let fit = words[COUNTS_AT] <= SEGMENTS_MAX as u64
+            && words[COUNTS_AT + 1] <= CONNECTIONS_MAX as u64;
+        (words[MAGIC_AT] == MAGIC && fit).then_some(Inheritance { words })
     }
 
     /// Returns the bytes for the memory file.
@@ -109,50 +168,98 @@ impl Inheritance {
         bytes
     }
 
-    /// Returns the data except for the connections.
+    /// Returns the data except for segments and connections.
     pub fn head(&self) -> Head {
         let words = &self.words;
         Head {
-            layout: words[1],
-            pid: words[2] as i32,
-            program: (words[3], words[4]),
-            records: Passed { fd: words[5] as i32, inode: words[6] },
-            locks: Passed { fd: words[7] as i32, inode: words[8] },
+            program: (words[PROGRAM_AT], words[PROGRAM_AT + 1]),
+            build: words[BUILD_AT],
+            records: Passed { fd: words[RECORDS_AT] as i32, inode: words[RECORDS_AT + 1] },
+            records_base: words[RECORDS_AT + 2],
+            locks: Passed { fd: words[LOCKS_AT] as i32, inode: words[LOCKS_AT + 1] },
+            place: words[PLACE_AT] as u32,
+            doors: fds(&words[DOORS_AT..LIVES_AT]),
+            lives: fds(&words[LIVES_AT..COUNTS_AT]),
         }
     }
 
     /// Changes the program that may read the data to `program`, which the present reader executes.
     pub fn pass_on(&mut self, program: Program) {
-        (self.words[3], self.words[4]) = program;
+        (self.words[PROGRAM_AT], self.words[PROGRAM_AT + 1]) = program;
+    }
+
+    /// Adds a segment. Returns false if the data has no room.
+    pub fn add_segment(&mut self, one: Segment) -> bool {
+        let n = self.words[COUNTS_AT] as usize;
+        let segments = &mut self.words[SEGMENTS_AT..CONNECTIONS_AT];
+        let Some(words) = segments.chunks_exact_mut(EACH_SEGMENT).nth(n) else { return false };
+        let (first, lists) = words.split_at_mut(EACH_SEGMENT - DOORBELLS - NOTICES);
+        first.copy_from_slice(&[
+            u64::from(one.index),
+            u64::from(one.side),
+            word_of(one.peer.0),
+            one.peer.1,
+            one.base,
+            word_of(one.file.fd),
+            one.file.inode,
+        ]);
+        let fds = one.doors.iter().chain(&one.notices);
+        lists.iter_mut().zip(fds).for_each(|(word, &fd)| *word = word_of(fd));
+        self.words[COUNTS_AT] += 1;
+        true
     }
 
     /// Adds a connection's descriptor. Returns false if the data has no room.
     pub fn add(&mut self, one: Inherited) -> bool {
-        let n = self.words[COUNT] as usize;
-        let Some(words) = self.words[HEADER..].chunks_exact_mut(EACH).nth(n) else { return false };
-        words[0] = u64::from(one.is_connector) << 32 | u64::from(one.fd as u32);
+        let n = self.words[COUNTS_AT + 1] as usize;
+        let connections = &mut self.words[CONNECTIONS_AT..];
+        let Some(words) = connections.chunks_exact_mut(EACH).nth(n) else { return false };
+        let flags = u64::from(one.is_attached) << 32 | u64::from(one.is_counted) << 33;
+        words[0] = word_of(one.fd) | flags;
         words[1] = u64::from(one.index) << 32 | u64::from(one.generation);
         words[2] = one.cookie;
-        self.words[COUNT] += 1;
+        self.words[COUNTS_AT + 1] += 1;
         true
     }
 
-    /// Returns true if there are no connections.
-    pub fn is_empty(&self) -> bool {
-        self.words[COUNT] == 0
-    }
-
-    /// Returns the inherited descriptors of connections.
-    pub fn each(&self) -> impl Iterator<Item = Inherited> {
-        self.words[HEADER..].chunks_exact(EACH).take(self.words[COUNT] as usize).map(|words| {
-            Inherited {
-                fd: words[0] as i32,
-                is_connector: words[0] >> 32 != 0,
-                index: (words[1] >> 32) as u32,
-                generation: words[1] as u32,
-                cookie: words[2],
+    /// Returns the segments.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> {
+        let words = self.words[SEGMENTS_AT..CONNECTIONS_AT].chunks_exact(EACH_SEGMENT);
+        words.take(self.words[COUNTS_AT] as usize).map(|words| {
+            let lists = &words[EACH_SEGMENT - DOORBELLS - NOTICES..];
+            Segment {
+                index: words[0] as u32,
+                side: words[1] as u32,
+                peer: (words[2] as i32, words[3]),
+                base: words[4],
+                file: Passed { fd: words[5] as i32, inode: words[6] },
+                doors: fds(lists),
+                notices: fds(&lists[DOORBELLS..]),
             }
         })
+    }
+
+    /// Returns the descriptors of connections.
+    pub fn each(&self) -> impl Iterator<Item = Inherited> {
+        let words = self.words[CONNECTIONS_AT..].chunks_exact(EACH);
+        words.take(self.words[COUNTS_AT + 1] as usize).map(|words| Inherited {
+            fd: words[0] as i32,
+            is_attached: words[0] >> 32 & 1 != 0,
+            is_counted: words[0] >> 33 & 1 != 0,
+            index: (words[1] >> 32) as u32,
+            generation: words[1] as u32,
+            cookie: words[2],
+        })
+    }
+
+    /// Returns all descriptors that the data names, except those of connections.
+    pub fn descriptors(&self) -> impl Iterator<Item = i32> {
+        let head = self.head();
+        let own = [head.records.fd, head.locks.fd].into_iter().chain(head.doors).chain(head.lives);
+        let of_segments = self
+            .segments()
+            .flat_map(|one| core::iter::once(one.file.fd).chain(one.doors).chain(one.notices));
+        own.chain(of_segments).filter(|&fd| fd >= 0)
     }
 }
 
@@ -162,40 +269,65 @@ mod tests {
     use std::vec::Vec;
 
     const HEAD: Head = Head {
-        pid: 7,
         program: (1, 2),
-        layout: 3,
+        build: 3,
         records: Passed { fd: 900, inode: 1 << 40 },
+        records_base: 1 << 44,
         locks: Passed { fd: 901, inode: 9 },
+        place: 17,
+        doors: [902, NONE, 903, 904, NONE, 905],
+        lives: [906, NONE, NONE, NONE, NONE, NONE, NONE, NONE],
     };
 
     fn one(fd: i32) -> Inherited {
-        Inherited { fd, is_connector: fd % 2 == 1, index: 5, generation: u32::MAX, cookie: 1 << 63 }
+        let (is_attached, is_counted) = (fd & 1 != 0, fd & 2 != 0);
+        Inherited { fd, is_attached, is_counted, index: 5, generation: u32::MAX, cookie: 1 << 63 }
+    }
+
+    fn segment(index: u32) -> Segment {
+        Segment {
+            index,
+            side: index % 2,
+            peer: (77, u64::MAX),
+            base: 1 << 45,
+            file: Passed { fd: 910, inode: 4 },
+            doors: [911, 912, 913, 914, 915, 916],
+            notices: [917, 918],
+        }
     }
 
     #[test]
     fn bytes_tell_what_was_put_into_them() {
         let mut inheritance = Inheritance::new(HEAD);
-        assert!(inheritance.is_empty());
         assert!((0..3).all(|fd| inheritance.add(one(fd))));
+        assert!((0..2).all(|index| inheritance.add_segment(segment(index))));
         inheritance.pass_on((8, 9));
         let read = Inheritance::decode(&inheritance.encode()).unwrap();
         assert_eq!(read.head(), Head { program: (8, 9), ..HEAD });
         assert_eq!(read.each().collect::<Vec<_>>(), (0..3).map(one).collect::<Vec<_>>());
+        assert_eq!(read.segments().collect::<Vec<_>>(), (0..2).map(segment).collect::<Vec<_>>());
+        let mut named: Vec<i32> = read.descriptors().collect();
+        named.sort_unstable();
+        named.dedup();
+        assert_eq!(named, (900..907).chain(910..919).collect::<Vec<_>>());
     }
 
     #[test]
     fn there_is_room_for_so_many() {
         let mut inheritance = Inheritance::new(HEAD);
-        let added = (0..100).take_while(|&fd| inheritance.add(one(fd))).count();
+        let added = (0..1000).take_while(|&fd| inheritance.add(one(fd))).count();
         assert_eq!((added, inheritance.each().count()), (CONNECTIONS_MAX, CONNECTIONS_MAX));
+        let added = (0..1000).take_while(|&n| inheritance.add_segment(segment(n))).count();
+        assert_eq!((added, inheritance.segments().count()), (SEGMENTS_MAX, SEGMENTS_MAX));
     }
 
     #[test]
     fn other_files_are_none_of_these() {
         assert_eq!(Inheritance::decode(&[0; LEN]), None);
-        let mut bytes = Inheritance::new(HEAD).encode();
-        bytes[COUNT * 8] = CONNECTIONS_MAX as u8 + 1;
-        assert_eq!(Inheritance::decode(&bytes), None);
+        for count in [COUNTS_AT, COUNTS_AT + 1] {
+            let mut bytes = Inheritance::new(HEAD).encode();
+            bytes[count * 8 + 1] = 2;
+            assert_eq!(Inheritance::decode(&bytes), None);
+        }
     }
 }

@@ -21,8 +21,8 @@ use crate::family::Retired;
 use crate::ops::keep;
 use crate::table::{self, Ref};
 use crate::{
-    closer, family, filters, handler, inheritance, kernel_sockets, meeting, members, pair, peers,
-    pollset, process, sets, thread,
+    closer, family, filters, handler, kernel_sockets, meeting, members, other_families, pair,
+    peers, pollset, process, sets, thread,
 };
 use core::cell::Cell;
 use sovia_control::Reason;
@@ -148,7 +148,7 @@ fn leave(cause: Cause) -> bool {
     pair::renew_doors();
     pollset::begin_anew();
     mapping::leave_files();
-    inheritance::forget();
+    other_families::forget();
     filters::leave();
     if is_shared {
         members::leave();

@@ -2,10 +2,7 @@
 
 use crate::conn::Phase;
 use crate::fallback::{self, Processes};
-use crate::meeting::Server;
-use crate::{
-    closer, config, fork, inheritance, keeper, ops, process, progress, relay, stream, table,
-};
+use crate::{closer, config, exec, fork, keeper, process, progress, relay, stream, table};
 use sovia_sync::record;
 use sovia_sys::fd;
 
@@ -38,7 +35,7 @@ fn start_alone() {
     process::start();
     fork::start();
     fd::make_room();
-    inheritance::take(|fd, role| ops::opened(fd, role, Server::Unknown));
+    exec::join();
 }
 
 /// Prepares for the end of a thread. Called before a thread of the program leaves without returning from its

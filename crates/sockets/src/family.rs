@@ -14,7 +14,7 @@ mod files;
 
 use crate::backlog;
 use crate::conn::{CONNS, Conn, Holding, Phase};
-use crate::members::{self, Members, is_known};
+use crate::members::{self, Expected, Members, is_known};
 use crate::passed_on::PassedOn;
 use crate::per_engine::{self, per_engine};
 use crate::stats;
@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 pub(crate) use files::{LEN as FILE_LEN, inherited as file, is_in_a_file};
 use sovia_control::{StatsPage, board};
 use sovia_sync::record;
-use sovia_sys::{Fd, process};
+use sovia_sys::{Fd, Mapping, process};
 
 /// Number of connections in a chunk.
 const CHUNK: usize = 1 << 9;
@@ -168,18 +168,46 @@ fn map(at: usize) -> Option<&'static Chunk> {
         if let Some(file) = file {
             files::keep(at, file, first().map(|chunk| &chunk.header.legend));
         }
-        share_threads();
-        if let Some(first) = first_mapping() {
-            backlog::count_in(&first.backlog);
-            stats::count_in(&first.totals.page);
-            if at == 0 {
-                files::let_inherit();
-                first.passed.begin(Holding::LAYOUT, members::locks_id());
-                note_namespace(&first.namespace);
-            }
+        use_first();
+        if let Some(first) = first_mapping().filter(|_| at == 0) {
+            files::let_inherit();
+            first.passed.begin(Holding::LAYOUT, members::locks_id());
+            note_namespace(&first.namespace);
         }
     }
     chunk(at)
+}
+
+/// Makes this process use the data that the family has only once.
+fn use_first() {
+    share_threads();
+    if let Some(first) = first_mapping() {
+        backlog::count_in(&first.backlog);
+        stats::count_in(&first.totals.page);
+    }
+}
+
+/// Returns the address of the first mapping.
+pub(crate) fn base() -> Option<usize> {
+    first_mapping().map(|first| core::ptr::from_ref(first).addr())
+}
+
+/// Makes this process a process of the family whose first file is `records`. The family has the file's memory at the
+/// address `base`. The other parameters are those of [`members::take_reserved`]. Returns false if the memory cannot be
+/// mapped at this address. Called at the start of a program, which has no family yet.
+pub(crate) fn join(records: Fd, base: usize, place: u32, locks: Fd, locks_id: u64) -> bool {
+    let Ok(mapping) = Mapping::for_family_at(base, records.raw(), files::LEN as usize) else {
+        return false;
+    };
+    // SAFETY: the mapping is as long as a First, and the file contains one: only `map` makes files with these seals
+    // and this length, and the caller has checked that the same build of the library has made the file.
+    let first: &'static First = unsafe { &*mapping.base().cast() };
+    core::mem::forget(mapping);
+    files::keep(0, records, None);
+    files::let_inherit();
+    members::take_reserved(&first.members, place, locks, locks_id);
+    use_first();
+    true
 }
 
 /// Records that threads of the family may hold locks in the family's memory. Called after this memory is made, and
@@ -436,6 +464,13 @@ impl Memory {
 /// Reserves a process slot for a child, before the fork. Returns `None` if this process has nothing to share with a
 /// child.
 pub fn expect_child() -> Option<usize> {
+    let child = expect()?;
+    members::is_next(child);
+    Some(child.place)
+}
+
+/// Reserves a process slot for a process that is about to join the family. Returns `None` if there is no family.
+pub(crate) fn expect() -> Option<Expected> {
     let child = members::expect()?;
     if child.is_known {
         for users in each_set_users().filter(|users| users.load(Ordering::Relaxed) != 0) {
@@ -460,7 +495,7 @@ pub fn expect_child() -> Option<usize> {
             }
         }
     }
-    Some(child.place)
+    Some(child)
 }
 
 /// Returns true if other living processes hold `conn`. Removes dead processes from the holders of `conn`.

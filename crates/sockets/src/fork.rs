@@ -7,8 +7,8 @@
 
 use crate::conn::unnamed;
 use crate::{
-    closer, credentials, family, filters, handler, inheritance, kept, kernel_sockets, linger,
-    meeting, members, memory, ops, pair, peers, pollset, process, progress, reactor, sets, stream,
+    closer, credentials, family, filters, handler, kept, kernel_sockets, linger, meeting, members,
+    memory, ops, other_families, pair, peers, pollset, process, progress, reactor, sets, stream,
     table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -71,7 +71,7 @@ pub fn is_threaded_by_us() -> bool {
 /// process's progress thread if it is missing, because the child has no progress thread of its own.
 pub fn sharing_memory() {
     kernel_sockets::ensure();
-    inheritance::shares_memory();
+    other_families::shares_memory();
 }
 
 /// State between [`before`] and the end of a call that may make a child.

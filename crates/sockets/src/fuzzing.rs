@@ -79,8 +79,10 @@ pub fn pair_with(
     side: SideIndex,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
-    let id = call::file_id(file.raw()).ok()?;
-    let index = pair::add(segment, id, side, Process { pid: call::getpid(), nonce }, None, server)?;
+    let file =
+        Fd::make(|| call::fcntl(file.raw(), libc::F_DUPFD_CLOEXEC, 0).map(|fd| fd as i32)).ok()?;
+    let index =
+        pair::add(segment, file, side, Process { pid: call::getpid(), nonce }, None, server)?;
     let door = || Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)).ok();
     let doors: Option<Vec<Fd>> = (0..DOORBELLS).map(|_| door()).collect();
     pair::get(index)?.keep_doors(doors?).then_some(index)

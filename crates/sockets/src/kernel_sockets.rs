@@ -97,6 +97,12 @@ pub(crate) fn forked() {
     KEPT.store(false, Ordering::Relaxed);
 }
 
+/// Makes the first call that needs the progress thread start it. Called in a program that has taken over connections.
+pub(crate) fn took_over() {
+    AUDITS.store(true, Ordering::Relaxed);
+    THREAD.miss();
+}
+
 /// Starts the progress thread if this process has none. Returns false if no thread can be started.
 pub(crate) fn start() -> bool {
     THREAD.ensure(|| spawn().is_some())

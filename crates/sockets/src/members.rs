@@ -25,6 +25,9 @@ const PASSED_BY: usize = 8;
 pub(crate) const COUNTERS: usize = 64;
 /// Process id of a slot that is reserved for a child of a coming fork.
 const EXPECTED: i32 = -1;
+/// Process id of a slot that is reserved for a program that a process of the family executes or starts. The program
+/// lives while it has the descriptor with the lock on the slot's byte ([`Reserved`]).
+const STARTING: i32 = -2;
 per_engine! {
     /// Slot of this process.
     static PLACE: AtomicU32 = AtomicU32::new(0);
@@ -37,6 +40,8 @@ per_engine! {
     /// Inode of the file with the locks. The inode identifies the file, because the program may close `LOCKS`
     /// without a hook and reuse the number.
     static LOCKS_ID: AtomicU64 = AtomicU64::new(0);
+    /// The file with the family's records, whose bytes have locks for starting programs; 0 if there is none.
+    static RECORDS: AtomicI32 = AtomicI32::new(0);
     /// Another descriptor of the file with the locks, for the program that this process executes; 0 if there is
     /// none. The descriptor stays open, because the close of any descriptor of the file releases this process's
     /// lock.
@@ -261,6 +266,9 @@ fn is_alive(members: &Members, place: usize) -> bool {
     match members.places[place].pid.load(Ordering::Acquire) {
         0 => false,
         EXPECTED => true,
+        STARTING => {
+            record_lock::is_held(RECORDS.load(Ordering::Acquire), place as u64).unwrap_or(true)
+        }
         _ if place == SHARED || place == self::place() => true,
         pid => match LOCKS.load(Ordering::Acquire) {
             // Without the file, check the process id. The result is only right within one PID namespace.
@@ -336,7 +344,7 @@ pub(crate) fn any_may_live(
     pid_of: impl Fn(u32) -> Option<i32>,
 ) -> bool {
     let may_live = |place: u32| {
-        pid_of(place).is_none_or(|pid| pid == EXPECTED)
+        pid_of(place).is_none_or(|pid| matches!(pid, EXPECTED | STARTING))
             || record_lock::is_held(locks, u64::from(place)).unwrap_or(true)
     };
     holders.may_be_more() || holders.places().any(may_live)
@@ -400,7 +408,13 @@ pub(crate) struct Expected {
     pub(crate) is_known: bool,
 }
 
-/// Reserves a slot for a child before a fork. Returns `None` if there is no family.
+/// Records that `expected` is the slot of the child that is about to be forked.
+pub(crate) fn is_next(expected: Expected) {
+    NEXT.store(expected.place as u32, Ordering::Relaxed);
+}
+
+/// Reserves a slot for another process of the family, which this process is about to make. Returns `None` if there
+/// is no family.
 pub(crate) fn expect() -> Option<Expected> {
     let members = members()?;
     RELATIVES.store(true, Ordering::Relaxed);
@@ -414,7 +428,6 @@ pub(crate) fn expect() -> Option<Expected> {
         // Mark the shared slot as used even before the child runs.
         members.places[SHARED].pid.store(EXPECTED, Ordering::Release);
     }
-    NEXT.store(place as u32, Ordering::Relaxed);
     Some(Expected { place, is_known })
 }
 
@@ -441,13 +454,76 @@ fn free_place(members: &Members) -> Option<usize> {
 
 /// Frees the child's slot after a failed fork.
 pub(crate) fn expect_nobody() {
-    let place = NEXT.load(Ordering::Relaxed) as usize % MEMBERS;
+    give_up(NEXT.load(Ordering::Relaxed) as usize % MEMBERS, EXPECTED);
+}
+
+/// Frees a slot that still has the process id `reserved`.
+fn give_up(place: usize, reserved: i32) {
     if let Some(members) = members()
         && place != SHARED
     {
         let pid = &members.places[place].pid;
-        let _ = pid.compare_exchange(EXPECTED, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = pid.compare_exchange(reserved, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
+}
+
+/// A process slot for a program that this process executes or starts.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    pub(crate) place: usize,
+    /// A descriptor of the family's records, opened for the program. Its open file has the lock on the slot's byte.
+    records: Fd,
+}
+
+impl Reserved {
+    /// Reserves the slot `expected` for a program. Returns `None` if this is impossible.
+    pub(crate) fn new(expected: Expected) -> Option<Reserved> {
+        let reserved = Reserved::lock(expected.place).filter(|_| expected.is_known);
+        if reserved.is_none() {
+            give_up(expected.place, EXPECTED);
+        }
+        reserved
+    }
+
+    fn lock(place: usize) -> Option<Reserved> {
+        let flags = libc::O_RDWR | libc::O_CLOEXEC;
+        let opened = call::reopen(RECORDS.load(Ordering::Acquire), flags).map(Fd::keep).ok()?;
+        record_lock::take_for_file(opened.raw(), place as u64).ok()?;
+        let records = Fd::duplicate(opened.raw(), FILES_FROM).ok()?;
+        // SYNC: the lock is taken before this Release store, as in `join`.
+        members()?.places[place].pid.store(STARTING, Ordering::Release);
+        Some(Reserved { place, records })
+    }
+
+    /// Returns the descriptor for the program.
+    pub(crate) fn records(&self) -> &Fd {
+        &self.records
+    }
+}
+
+impl Reserved {
+    /// Frees the slot, because no program has got the descriptor.
+    pub(crate) fn free(self) {
+        give_up(self.place, STARTING);
+    }
+}
+
+/// Makes this process a process of an existing family, with the slot that was reserved for it. `list` is the family's
+/// list. `locks` is a descriptor of the file with the family's locks.
+pub(crate) fn take_reserved(list: &'static Members, place: u32, locks: Fd, locks_id: u64) {
+    PLACE.store(place, Ordering::Relaxed);
+    RELATIVES.store(true, Ordering::Relaxed);
+    LOCKS_ID.store(locks_id, Ordering::Release);
+    LOCKS.store(locks.into_raw(), Ordering::Release);
+    LIST.store(core::ptr::from_ref(list).cast_mut(), Ordering::Release);
+    join(list);
+    // The process is now known by its own lock. The lock of the open file must not last longer than this process.
+    let _ = record_lock::give_back_for_file(RECORDS.load(Ordering::Acquire), u64::from(place));
+}
+
+/// Stores the file with the family's records.
+pub(crate) fn has_records(file: i32) {
+    RECORDS.store(file, Ordering::Release);
 }
 
 per_engine! {

@@ -1,7 +1,7 @@
 //! Connections that a family's processes have sent to other processes.
 //!
 //! A process that receives a connection finds here the connection's slot in the sender's family. The slot shows
-//! which processes may still hold the connection ([`crate::inheritance`]). Only the last few connections are
+//! which processes may still hold the connection ([`crate::other_families`]). Only the last few connections are
 //! recorded, because a message is usually received soon after it was sent.
 
 use core::sync::atomic::{AtomicU64, Ordering};

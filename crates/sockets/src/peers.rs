@@ -14,7 +14,7 @@
 
 use crate::message::Process;
 use crate::per_engine::per_engine;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, clock, poll};
 
@@ -22,14 +22,25 @@ use sovia_sys::{Fd, call, clock, poll};
 pub(crate) const NOTICES: usize = 2;
 
 per_engine! {
-    /// The pidfd and the pipe's reading end of this process. The pipe's writing end stays open until the process
-    /// ends or leaves its peers.
-    static OWN: RobustBox<Option<[Fd; NOTICES]>, { rank::NOTICES }> = RobustBox::new(None);
-    /// Descriptor of the pipe's writing end, if this process has made the pipe; else 0.
-    static WRITER: AtomicI32 = AtomicI32::new(0);
+    static OWN: RobustBox<Own, { rank::NOTICES }> = RobustBox::new(Own::new());
     static PEERS: RobustBox<Vec<Peer>, { rank::PEERS }> = RobustBox::new(Vec::new());
     /// Number of calls that have added a peer.
     static ADDED: AtomicU32 = AtomicU32::new(0);
+}
+
+/// The descriptors that report this process's death.
+struct Own {
+    /// The pidfd and the pipe's reading end of this process, once it has made them.
+    notices: Option<[Fd; NOTICES]>,
+    /// Writing ends of pipes, which stay open until the process ends or leaves its peers: the end of this process's
+    /// pipe, and the ends that its ancestors have made.
+    lives: Vec<Fd>,
+}
+
+impl Own {
+    const fn new() -> Own {
+        Own { notices: None, lives: Vec::new() }
+    }
 }
 
 /// State of a peer.
@@ -70,14 +81,27 @@ impl Peer {
 /// Returns the descriptors that report this process's death, to give to a peer.
 pub(crate) fn notices() -> Option<[i32; NOTICES]> {
     OWN.with(|own| {
-        if own.is_none() {
-            *own = make();
+        if own.notices.is_none() {
+            let (notices, writer) = make()?;
+            own.notices = Some(notices);
+            own.lives.push(writer);
         }
-        own.as_ref().map(|fds| fds.each_ref().map(Fd::raw))
+        own.notices.as_ref().map(|fds| fds.each_ref().map(Fd::raw))
     })
 }
 
-fn make() -> Option<[Fd; NOTICES]> {
+/// Calls `each` with the writing ends of pipes, which show the peers that this process lives.
+pub(crate) fn each_life(mut each: impl FnMut(i32)) {
+    OWN.with(|own| own.lives.iter().for_each(|end| each(end.raw())));
+}
+
+/// Takes over a writing end of a pipe from the process that has executed this program.
+pub(crate) fn take_life(end: Fd) {
+    OWN.with(|own| own.lives.push(end));
+}
+
+/// Makes this process's notices, and the writing end of its pipe.
+fn make() -> Option<([Fd; NOTICES], Fd)> {
     let mut writer = None;
     let pipe = Fd::make(|| {
         let [read, write] = call::pipe()?;
@@ -86,11 +110,8 @@ fn make() -> Option<[Fd; NOTICES]> {
     });
     let writer = writer.map(Fd::adopt)?;
     let notices = [Fd::make(call::pidfd_of_self).ok()?, pipe.ok()?];
-    if !notices.iter().chain([&writer]).all(Fd::is_high) {
-        return None;
-    }
-    WRITER.store(writer.into_raw(), Ordering::Relaxed);
-    Some(notices)
+    let are_high = notices.iter().chain([&writer]).all(Fd::is_high);
+    are_high.then_some((notices, writer))
 }
 
 /// Returns true if `fd` is a pidfd. A pidfd can be watched, and closed without waiting.
@@ -113,16 +134,29 @@ pub(crate) fn is_end_of_pipe(fd: i32) -> bool {
 /// incomplete or have low numbers.
 pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
     let Ok(notices) = <[Fd; NOTICES]>::try_from(fds) else { return false };
-    if !notices.iter().all(Fd::is_high) {
-        return false;
+    let are_high = notices.iter().all(Fd::is_high);
+    if are_high {
+        take(process, notices);
     }
+    are_high
+}
+
+/// Like [`keep`], for descriptors from the process that has executed this program.
+pub(crate) fn take(process: Process, notices: [Fd; NOTICES]) {
     PEERS.with(|peers| {
         if !peers.iter().any(|peer| peer.process == process) {
             peers.push(Peer { process, notices, life: Life::Alive, is_watched: false });
         }
     });
     ADDED.fetch_add(1, Ordering::Release);
-    true
+}
+
+/// Returns the descriptors that report the death of the peer `process`.
+pub(crate) fn notices_of(process: Process) -> Option<[i32; NOTICES]> {
+    PEERS.with(|peers| {
+        let peer = peers.iter().find(|peer| peer.process == process)?;
+        Some(peer.notices.each_ref().map(Fd::raw))
+    })
 }
 
 /// Returns a count that changes with each added peer. After a change, call [`watch`] again.
@@ -177,11 +211,7 @@ pub(crate) fn any_has_died() -> bool {
 /// Leaves all peers. Closes the peers' descriptors, and this process's own descriptors, which showed the peers that
 /// it lives.
 pub(crate) fn leave_all() {
-    drop(OWN.with(Option::take));
-    let writer = WRITER.swap(0, Ordering::Relaxed);
-    if writer != 0 {
-        drop(Fd::keep(writer));
-    }
+    drop(OWN.with(|own| core::mem::replace(own, Own::new())));
     drop(PEERS.with(core::mem::take));
 }
 
@@ -197,11 +227,10 @@ pub(crate) fn release() {
     OWN.release();
 }
 
-/// Makes a forked child create its own descriptors when it needs them. The writing end of the parent's pipe stays
-/// open in the child. For pairs from before the fork, this open end shows the peers that the child lives.
+/// Makes a forked child create its own descriptors when it needs them. The writing ends of its ancestors' pipes stay
+/// open in the child. For pairs from before the fork, these open ends show the peers that the child lives.
 pub(crate) fn forked() {
-    drop(OWN.with(Option::take));
-    WRITER.store(0, Ordering::Relaxed);
+    drop(OWN.with(|own| own.notices.take()));
 }
 
 #[cfg(test)]

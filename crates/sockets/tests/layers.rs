@@ -20,8 +20,8 @@ const LAYERS: &[&[&str]] = &[
     &["closer", "conn", "peers"],
     &["family"],
     &["table"],
-    // What outlives an exec.
-    &["inheritance"],
+    // What comes from other families.
+    &["other_families"],
     // What is unread, and may be read by several processes.
     &["rest"],
     // What is chosen.
@@ -40,6 +40,7 @@ const LAYERS: &[&[&str]] = &[
     // To a VI, and back.
     &["meeting"],
     &["fallback"],
+    &["exec"],
     // The program's calls.
     &["ops"],
     &["epoll", "loan"],

@@ -87,6 +87,13 @@ impl OncePerProcess {
         self.start.release();
     }
 
+    /// Makes [`OncePerProcess::is_missing`] return true until the thread is started. Called at the start of a process
+    /// that needs the thread, but need not start it yet.
+    pub fn miss(&self) {
+        self.generation.store(thread::generation().wrapping_sub(1), Ordering::Relaxed);
+        self.owner.store(-1, Ordering::Release);
+    }
+
     /// Returns true if the thread was started and no longer runs here: it has stayed with a forked child's
     /// parent, or has ended. Makes no system call.
     pub fn is_missing(&self) -> bool {

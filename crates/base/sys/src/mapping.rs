@@ -1,5 +1,6 @@
 //! Mappings of shared memory.
 
+mod area;
 mod leaving;
 mod places;
 
@@ -24,10 +25,21 @@ unsafe impl Send for Mapping {}
 // threads' accesses.
 unsafe impl Sync for Mapping {}
 
+/// Flags of a mapping of a memory file.
+const FILE: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;
+
 impl Mapping {
     /// Maps `len` bytes of a file: shared, readable, writable and left out of core dumps.
     pub fn shared(fd: RawFd, len: usize) -> Result<Mapping> {
-        Mapping::map(len, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, Sharing::File)
+        Mapping::map(len, FILE, fd, Sharing::File)
+    }
+
+    /// Like [`Mapping::shared`], at an address from [`Mapping::base`] of another process.
+    ///
+    /// # Errors
+    /// `EEXIST` if this process has other memory there; other errors of `mmap`.
+    pub fn shared_at(base: usize, fd: RawFd, len: usize) -> Result<Mapping> {
+        Mapping::map_at(base, len, FILE, fd, Sharing::File)
     }
 
     /// Maps zeroed memory that forked children share with this process and with each other.
@@ -42,7 +54,15 @@ impl Mapping {
 
     /// Like [`Mapping::for_family`], in a file that this process has made for this purpose.
     pub fn for_family_in(file: RawFd, len: usize) -> Result<Mapping> {
-        Mapping::map(len, libc::MAP_SHARED | libc::MAP_NORESERVE, file, Sharing::Family)
+        Mapping::map(len, FILE, file, Sharing::Family)
+    }
+
+    /// Like [`Mapping::for_family_in`], at the address that the memory has in the family's other processes.
+    ///
+    /// # Errors
+    /// Same as [`Mapping::shared_at`].
+    pub fn for_family_at(base: usize, file: RawFd, len: usize) -> Result<Mapping> {
+        Mapping::map_at(base, len, FILE, file, Sharing::Family)
     }
 
     /// Maps zeroed memory of this process. A forked child gets a copy.
@@ -63,7 +83,7 @@ impl Mapping {
     pub fn of_socket(fd: RawFd, len: usize, offset: u64) -> Result<Mapping> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let mapping = Mapping::make_at(len, access, flags, fd, offset)?;
+        let mapping = Mapping::make_at(0, len, access, flags, fd, offset)?;
         note(mapping.base as usize, len, Sharing::Settled)?;
         mapping.advise(0, len, libc::MADV_DONTDUMP);
         mapping.advise(0, len, libc::MADV_DONTFORK);
@@ -77,13 +97,30 @@ impl Mapping {
     }
 
     fn map(len: usize, flags: i32, fd: RawFd, sharing: Sharing) -> Result<Mapping> {
+        if flags & libc::MAP_SHARED == 0 {
+            return Mapping::map_at(0, len, flags, fd, sharing);
+        }
+        // A program that this process executes may have to map the memory at the same address.
+        area::places(len)
+            .find_map(|base| Mapping::map_at(base, len, flags, fd, sharing).ok())
+            .map_or_else(|| Mapping::map_at(0, len, flags, fd, sharing), Ok)
+    }
+
+    /// Maps memory at `base`, or at an address that the kernel chooses if `base` is 0.
+    fn map_at(base: usize, len: usize, flags: i32, fd: RawFd, sharing: Sharing) -> Result<Mapping> {
         // Under mlockall(MCL_FUTURE), the kernel would populate all of the mapping. Memory without access is not
         // populated. So map without access, unlock the range, and then give access. Do so only if needed: memory
         // checkers such as memcheck visit every page when access is given later.
         let populated = new_memory_is_populated()?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let mapping =
-            Mapping::make(len, if populated { libc::PROT_NONE } else { access }, flags, fd)?;
+        let mapping = Mapping::make_at(
+            base,
+            len,
+            if populated { libc::PROT_NONE } else { access },
+            flags,
+            fd,
+            0,
+        )?;
         note(mapping.base as usize, len, sharing)?;
         // SAFETY: the range is the mapping just made.
         unsafe {
@@ -97,14 +134,26 @@ impl Mapping {
     }
 
     fn make(len: usize, access: i32, flags: i32, fd: RawFd) -> Result<Mapping> {
-        Mapping::make_at(len, access, flags, fd, 0)
+        Mapping::make_at(0, len, access, flags, fd, 0)
     }
 
-    fn make_at(len: usize, access: i32, flags: i32, fd: RawFd, offset: u64) -> Result<Mapping> {
-        // SAFETY: without MAP_FIXED the kernel chooses a free address, so the new mapping replaces no memory.
-        let base =
-            unsafe { syscalls::syscall!(Sysno::mmap, 0usize, len, access, flags, fd, offset) }?;
-        Ok(Mapping { base: base as *mut u8, len })
+    fn make_at(
+        at: usize,
+        len: usize,
+        access: i32,
+        flags: i32,
+        fd: RawFd,
+        offset: u64,
+    ) -> Result<Mapping> {
+        let flags = if at == 0 { flags } else { flags | libc::MAP_FIXED_NOREPLACE };
+        // SAFETY: without MAP_FIXED the kernel replaces no memory.
+        let base = unsafe { syscalls::syscall!(Sysno::mmap, at, len, access, flags, fd, offset) }?;
+        let mapping = Mapping { base: base as *mut u8, len };
+        // A kernel before Linux 4.17 takes the address as a hint, and the mapping may lie elsewhere.
+        if at != 0 && base != at {
+            return Err(call::Errno::EEXIST);
+        }
+        Ok(mapping)
     }
 
     /// Keeps the mapping shared when [`leave_files`] replaces others, as after a change of the process's user.
@@ -189,17 +238,10 @@ fn new_memory_is_populated() -> Result<bool> {
 pub const SEALS: usize = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) as usize;
 
 /// Creates a sealed memory file of `len` bytes, all zero and sparse.
-pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
-    let fd = unsealed_memory(name, len)?;
-    call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
-    Ok(fd)
-}
-
-/// Creates a memory file of `len` bytes, all zero and sparse, that can still be sealed.
 ///
 /// # Errors
 /// `EFBIG` if `len` exceeds the limit on file sizes; the errors of the system calls.
-pub fn unsealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
+pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     // With a file-size limit, the kernel would answer ftruncate with a signal that kills the program.
     if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < len) {
         return Err(call::Errno::EFBIG);
@@ -207,29 +249,8 @@ pub fn unsealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let fd = Fd::make(|| call::memfd_create(name, flags))?;
     call::ftruncate(fd.raw(), len)?;
+    call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
     Ok(fd)
-}
-
-/// Creates zeroed memory that forked children share with this process and with each other, in a file. A process
-/// that may open the file can read the memory but not write.
-///
-/// Between the mapping and the seal, a process of the same user could open the file for writing. The kernel has
-/// no operation that does both at once.
-///
-/// # Errors
-/// `EINVAL` if the kernel lacks this seal (before Linux 5.1); `EFBIG`, `EMFILE` and other errors of the system
-/// calls.
-pub fn shown_memory(name: &core::ffi::CStr, len: u64) -> Result<(Mapping, Fd)> {
-    let file = unsealed_memory(name, len)?;
-    let mapping = Mapping::for_family_in(file.raw(), len as usize)?;
-    seal_for_reading(file.raw())?;
-    Ok((mapping, file))
-}
-
-/// Seals a memory file against all writes except through the existing mappings.
-fn seal_for_reading(file: RawFd) -> Result<()> {
-    let seals = SEALS | libc::F_SEAL_FUTURE_WRITE as usize;
-    call::fcntl(file, libc::F_ADD_SEALS, seals).map(drop)
 }
 
 /// Returns true if the descriptor is a memory file of exactly `len` bytes with [`SEALS`] in place.

@@ -44,6 +44,23 @@ pub fn give_back(fd: RawFd, byte: u64) -> Result<()> {
     ask(fd, libc::F_SETLK, &mut lock_of(libc::F_UNLCK, byte))
 }
 
+/// Takes the lock on a byte for the open file behind the descriptor, rather than for this process. The lock lasts
+/// until no process has a descriptor of this open file. So a child and an executed program keep it.
+///
+/// # Errors
+/// `EAGAIN` if another open file or process holds the lock; other errors if the descriptor is invalid.
+pub fn take_for_file(fd: RawFd, byte: u64) -> Result<()> {
+    ask(fd, libc::F_OFD_SETLK, &mut lock_of(libc::F_WRLCK, byte))
+}
+
+/// Releases a lock that was taken by [`take_for_file`].
+///
+/// # Errors
+/// Those of `fcntl`, if the descriptor is invalid.
+pub fn give_back_for_file(fd: RawFd, byte: u64) -> Result<()> {
+    ask(fd, libc::F_OFD_SETLK, &mut lock_of(libc::F_UNLCK, byte))
+}
+
 /// Returns true if another process holds the lock on a byte.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ use crate::ready_list::ReadyList;
 use crate::ring::{SLOTS, Slot};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use sovia_sys::call::RawFd;
 use sovia_sys::{Fd, Mapping, mapping};
 
 /// Identifies one of the two processes. The process that created the segment is side 0.
@@ -51,15 +52,35 @@ impl Segment {
     /// # Errors
     /// [`AttachError`] if the file is not a segment, or cannot be mapped.
     pub fn attach(fd: &Fd) -> Result<Segment, AttachError> {
+        Segment::attach_by(fd, Mapping::shared)
+    }
+
+    /// Maps a segment that a process of the same side has mapped at the address `base`. The endpoints in the memory
+    /// that this process shares with that one contain addresses in the segment.
+    ///
+    /// # Errors
+    /// Same as [`Segment::attach`]. [`AttachError::Map`] if this process has other memory at the address.
+    pub fn attach_at(base: usize, fd: &Fd) -> Result<Segment, AttachError> {
+        Segment::attach_by(fd, |fd, len| Mapping::shared_at(base, fd, len))
+    }
+
+    fn attach_by(
+        fd: &Fd,
+        map: impl FnOnce(RawFd, usize) -> sovia_sys::Result<Mapping>,
+    ) -> Result<Segment, AttachError> {
         if !mapping::is_sealed_memory(fd.raw(), SEGMENT as u64) {
             return Err(AttachError::Seals);
         }
-        let mapping = Mapping::shared(fd.raw(), SEGMENT).map_err(AttachError::Map)?;
-        let segment = Segment { mapping };
+        let segment = Segment { mapping: map(fd.raw(), SEGMENT).map_err(AttachError::Map)? };
         if segment.header().magic.load(Ordering::Acquire) != MAGIC {
             return Err(AttachError::Layout);
         }
         Ok(segment)
+    }
+
+    /// Returns the segment's address in this process.
+    pub fn base(&self) -> usize {
+        self.mapping.base() as usize
     }
 
     fn at<T>(&self, offset: usize) -> &T {

@@ -26,7 +26,7 @@ pub(crate) struct Approach {
     /// Hash of the connection's addresses; 0 if no thread has asked the kernel for the addresses.
     pub(crate) link: AtomicU32,
     /// Family that held the connection before an exec or a message brought it to this family
-    /// ([`crate::inheritance`]). 0 if there is no such family, or if none of its processes holds the connection any
+    /// ([`crate::other_families`]). 0 if there is no such family, or if none of its processes holds the connection any
     /// more.
     pub(crate) inherited: AtomicU32,
     /// Not 0 if another process has sent the connection's socket to this family in a message. If the socket is sent
@@ -113,6 +113,14 @@ impl Approach {
         match word >> 63 {
             0 => Stage::Requested { pair: pair as u32, vi: vi as u32, at },
             _ => Stage::InVain { segments: at },
+        }
+    }
+
+    /// Forgets the stage in a program that has taken over the connection, together with the id of the process that has
+    /// reached this stage.
+    pub(crate) fn forget_stage(&self) {
+        if self.stage() != Stage::Idle {
+            self.reach(Stage::Idle);
         }
     }
 

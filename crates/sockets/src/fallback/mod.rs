@@ -23,7 +23,6 @@ pub(crate) mod answer;
 mod cause;
 mod coming;
 mod hand_over;
-mod inherited;
 mod patience;
 mod settle;
 mod step;
@@ -32,7 +31,6 @@ mod wait;
 pub use cause::Cause;
 pub(crate) use coming::{before_close, go_on_coming, is_still_coming, pause, soon};
 pub(crate) use hand_over::{Keep, Processes, helped_by};
-pub use inherited::{before_exec, before_spawn};
 pub(crate) use settle::{concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets};
 pub(crate) use wait::{all, give};
 
@@ -41,7 +39,7 @@ use crate::pair;
 use crate::pair::lent::{self, How};
 use crate::stream::{self, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{family, inheritance, keepalive, kernel_sockets, meeting, process, sets, stats};
+use crate::{family, keepalive, kernel_sockets, meeting, other_families, process, sets, stats};
 use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
@@ -56,9 +54,9 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
 }
 
 /// Moves a connection back to TCP before the descriptor `fd` is sent to another process on the socket `channel`. If
-/// the connection has had no VI, the receiving process may give the connection a VI ([`inheritance`]).
+/// the connection has had no VI, the receiving process may give the connection a VI ([`other_families`]).
 pub fn before_passing(channel: i32, fd: i32, at: Ref) {
-    let is_on_record = inheritance::pass(channel, fd, at);
+    let is_on_record = other_families::pass(channel, fd, at);
     now(fd, at, if is_on_record { Cause::PassedOnRecord } else { Cause::Passed });
 }
 

@@ -2,7 +2,7 @@
 //! ([`sovia_control::board`]).
 //!
 //! The first file is also used for inheritance. A program may inherit a connection by exec, or receive it in a
-//! message. The first file shows this program which processes hold the connection ([`crate::inheritance`]). After a
+//! message. The first file shows this program which processes hold the connection ([`crate::other_families`]). After a
 //! change in `credentials`, a process's files are only for readers.
 
 use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};
@@ -10,11 +10,12 @@ use crate::conn::{Conn, FIELDS};
 use crate::members::{self, MEMBERS};
 use crate::per_engine::per_engine;
 use crate::stats;
+use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
-use sovia_sys::mapping::{sealed_memory, shown_memory, unsealed_memory};
-use sovia_sys::{Errno, Fd, Mapping, build, call, fd};
+use sovia_sys::mapping::sealed_memory;
+use sovia_sys::{Fd, Mapping, build, call, fd};
 
 /// Words of the schema, which lies in the first page of a chunk.
 pub(super) type Words = [AtomicU64; LEGEND_WORDS];
@@ -28,9 +29,6 @@ per_engine! {
     /// Set while the first file is also used for inheritance.
     static IS_INHERITED: AtomicBool = AtomicBool::new(false);
 }
-/// Set if the kernel supports the seal that keeps other processes from writing to a file.
-static IS_SEALED: AtomicBool = AtomicBool::new(false);
-
 /// Length of the first mapping's file, in bytes.
 pub(crate) const LEN: u64 = size_of::<First>().next_multiple_of(4096) as u64;
 
@@ -51,34 +49,16 @@ pub(crate) fn is_in_a_file() -> bool {
 /// Makes the memory for chunk `at`, in a file if possible.
 pub(super) fn map(at: usize) -> Option<(Mapping, Option<Fd>)> {
     let len = len_of(at);
-    let made = fd::can_be_spared().then(|| if at == 0 { first() } else { further(len) });
-    match made.flatten() {
-        Some((mapping, file)) => Some((mapping, Some(file))),
-        None => Some((Mapping::for_family(len as usize).ok()?, None)),
-    }
+    let in_a_file = || {
+        let file = sealed_memory(name_of(at), len).ok().filter(Fd::is_high)?;
+        Some((Mapping::for_family_in(file.raw(), len as usize).ok()?, Some(file)))
+    };
+    let made = fd::can_be_spared().then(in_a_file).flatten();
+    made.or_else(|| Some((Mapping::for_family(len as usize).ok()?, None)))
 }
 
-fn first() -> Option<(Mapping, Fd)> {
-    const NAME: &core::ffi::CStr = c"sovia-records";
-    match shown_memory(NAME, LEN) {
-        Ok((mapping, file)) => {
-            IS_SEALED.store(true, Ordering::Relaxed);
-            file.is_high().then_some((mapping, file))
-        }
-        // The kernel does not have the seal that keeps other processes from writing.
-        Err(Errno::EINVAL) => {
-            let file = sealed_memory(NAME, LEN).ok().filter(Fd::is_high)?;
-            Some((Mapping::for_family_in(file.raw(), LEN as usize).ok()?, file))
-        }
-        Err(_) => None,
-    }
-}
-
-fn further(len: u64) -> Option<(Mapping, Fd)> {
-    if !IS_SEALED.load(Ordering::Relaxed) {
-        return None;
-    }
-    shown_memory(c"sovia-board", len).ok().filter(|(_, file)| file.is_high())
+fn name_of(at: usize) -> &'static CStr {
+    if at == 0 { c"sovia-records" } else { c"sovia-board" }
 }
 
 fn len_of(at: usize) -> u64 {
@@ -128,6 +108,9 @@ pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
         let _ = Legend::add_file(words, File { fd: file.raw(), inode });
     }
     stats::show(file.raw());
+    if at == 0 {
+        members::has_records(file.raw());
+    }
     FILES[at].store(file.into_raw(), Ordering::Release);
 }
 
@@ -139,10 +122,10 @@ pub(super) fn let_inherit() {
 /// Returns a file for the memory that will replace the memory of chunk `at`. The new memory shares nothing with the
 /// old memory.
 pub(super) fn renew(at: usize) -> Option<Fd> {
-    if !IS_SEALED.load(Ordering::Relaxed) || FILES[at].load(Ordering::Relaxed) == 0 {
+    if FILES[at].load(Ordering::Relaxed) == 0 {
         return None;
     }
-    unsealed_memory(c"sovia-board", len_of(at)).ok().filter(Fd::is_high)
+    sealed_memory(c"sovia-board", len_of(at)).ok().filter(Fd::is_high)
 }
 
 /// Closes the files. Called after other memory has replaced this process's memory in the files.

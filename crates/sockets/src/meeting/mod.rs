@@ -48,7 +48,7 @@ pub use history::Server;
 use crate::conn::{Phase, Role};
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
-use crate::{config, family, inheritance, process, stats};
+use crate::{config, family, other_families, process, stats};
 use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
@@ -132,7 +132,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     if at.conn.phase() != Phase::Candidate || !at.is_here() || process::is_changing() {
         return Attached::No;
     }
-    if !inheritance::is_alone(fd, at) || family::is_shared(at.conn) {
+    if !other_families::is_alone(fd, at) || family::is_shared(at.conn) {
         if n >= PATIENCE {
             stay_shared(fd, at);
         }

@@ -44,7 +44,7 @@ struct Talk {
     challenge: Challenge,
     /// Segment that this process has sent, with the identity of the segment's file. `None` until the NIC has met
     /// the challenge.
-    segment: Option<(Segment, (u64, u64))>,
+    segment: Option<(Segment, Fd)>,
 }
 
 /// NICs that this process has looked for.
@@ -187,7 +187,7 @@ impl Nic {
         match talk.segment.take() {
             None if talk.challenge.is_met_by(&said.shown) => self.hand_over(talk, pid, said.place),
             None => {}
-            Some((segment, id)) => self.complete(segment, id, said.from, received),
+            Some((segment, file)) => self.complete(segment, file, said.from, received),
         }
     }
 
@@ -198,25 +198,27 @@ impl Nic {
         let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors()) else {
             return;
         };
-        let Ok(id) = call::file_id(file.raw()) else { return };
+        if !file.is_high() {
+            return;
+        }
         let mut fds = vec![file.raw()];
         fds.extend(own);
         let said = Introduction { from: pair::me(), place: -1, shown };
         if talk.packets.send(&said.encode(), &fds).is_ok() {
-            talk.segment = Some((segment, id));
+            talk.segment = Some((segment, file));
             self.talk = Some(talk);
         }
     }
 
     /// Completes the introduction: adds the pair to the table. The message with the NIC's descriptors shows that
     /// the NIC has the segment.
-    fn complete(&mut self, segment: Segment, id: (u64, u64), nic: Process, mut received: Received) {
+    fn complete(&mut self, segment: Segment, file: Fd, nic: Process, mut received: Received) {
         if !are_descriptors_of_a_peer(&received.fds, None) {
             return;
         }
         received.fds.iter_mut().for_each(Fd::vouch);
         pair::make_room(sets::forget_pair);
-        let added = pair::add_nic(segment, id, nic).and_then(pair::get);
+        let added = pair::add_nic(segment, file, nic).and_then(pair::get);
         if let Some(pair) = added {
             keep(&pair, received.fds);
             if pair.has_doors() {

@@ -177,26 +177,23 @@ fn new_pair(
         return Err(Reason::NoDescriptors);
     }
     let (segment, fd) = Segment::create().map_err(no_memory)?;
-    let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
+    if !fd.is_high() {
+        // The program needs the low descriptor numbers.
+        return Err(Reason::NoDescriptors);
+    }
     pair::make_room(sets::forget_pair);
-    let index = pair::add(segment, id, 0, peer, other_user, server).ok_or(Reason::TableFull)?;
-    let pair = pair::get(index).ok_or(Reason::TableFull)?;
-    pair.file.with(|file| *file = Some(fd));
-    Ok(())
+    let added = pair::add(segment, fd, 0, peer, other_user, server);
+    added.map(drop).ok_or(Reason::TableFull)
 }
 
 /// Sends an Offer, as the connector. The segment and this process's doorbells go to the sender of the message `to`.
 /// The same pair may be offered again, because an earlier offer may have arrived after its connection had ended.
 pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: &Received) {
     let Some(own) = descriptors_for(pair) else { return };
-    let sent = pair.file.with(|file| {
-        let Some(segment) = &*file else { return false };
-        let mut fds = [0; 1 + OWN];
-        fds[0] = segment.raw();
-        fds[1..].copy_from_slice(&own);
-        name.answer(to.sender, &offer.encode(), &fds).is_ok()
-    });
-    if sent {
+    let mut fds = [0; 1 + OWN];
+    fds[0] = pair.file.raw();
+    fds[1..].copy_from_slice(&own);
+    if name.answer(to.sender, &offer.encode(), &fds).is_ok() {
         // Keep the name open, because the answer comes to the name that sent the offer, perhaps after the
         // connection has ended.
         pair.with_offers(|names| {
@@ -252,7 +249,7 @@ pub(super) fn take_offer(
     if uid.is_none() {
         theirs.iter_mut().for_each(Fd::vouch);
     }
-    if !theirs.iter().all(Fd::is_high) {
+    if !theirs.iter().chain(&received.fds).all(Fd::is_high) {
         return Err(Refusal::Final(Reason::NoDescriptors));
     }
     let Ok(id) = call::file_id(received.fds[0].raw()) else { return dropped(Junk::Seal) };
@@ -269,9 +266,10 @@ pub(super) fn take_offer(
                 Err(AttachError::Map(error)) => return Err(Refusal::Final(no_memory(error))),
             };
             received.fds.iter_mut().for_each(Fd::vouch);
+            let Some(file) = received.fds.pop() else { return dropped(Junk::Descriptor) };
             pair::make_room(sets::forget_pair);
             let added =
-                pair::add(segment, id, 1, message.from, other_user, None).and_then(pair::get);
+                pair::add(segment, file, 1, message.from, other_user, None).and_then(pair::get);
             added.ok_or(Refusal::Final(Reason::TableFull))?
         }
     };
@@ -367,13 +365,11 @@ pub(super) fn hear_accept(index: u32) {
     settle(&pair);
 }
 
-/// Closes the names and the segment's file of a pair once the pair has the peer's doorbells. Such a pair needs no
-/// more offers.
+/// Closes the names of a pair once the pair has the peer's doorbells. Such a pair needs no more offers.
 pub(super) fn settle(pair: &Pair) {
     if pair.has_doors() {
         pair.is_equipped();
         pair.with_offers(Vec::clear);
-        pair.file.with(|file| *file = None);
     }
 }
 

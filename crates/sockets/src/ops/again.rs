@@ -13,7 +13,7 @@
 use super::close::last_here;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Ref};
-use crate::{family, inheritance, kernel_sockets, process, sets, thread};
+use crate::{family, kernel_sockets, other_families, process, sets, thread};
 use core::sync::atomic::Ordering;
 use sovia_signal::chain;
 use sovia_sync::section;
@@ -67,7 +67,7 @@ fn is_free(fd: i32, at: Ref) -> bool {
         && !family::is_shared(at.conn)
         && !sets::has_attached(at)
         && call::tcp_state(fd).is_some_and(|state| !state.has_ended() && !state.peer_has_ended())
-        && !inheritance::is_for_kernel(fd)
+        && !other_families::is_for_kernel(fd)
         && thread::is_single()
 }
 

@@ -8,7 +8,7 @@ use crate::pair::lent::How;
 use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, fallback, family, inheritance, keepalive, kernel_sockets, linger, meeting, members,
+    Outcome, fallback, family, keepalive, kernel_sockets, linger, meeting, members, other_families,
     pair, process, rest, sets, stream,
 };
 use core::sync::atomic::Ordering;
@@ -383,8 +383,8 @@ pub fn received(channel: i32, fd: i32) {
             table::refer(fd, at);
         }
         Some(_) => {}
-        None if channel < 0 => inheritance::looked_at(fd),
-        None => inheritance::received(channel, fd, |fd, role| opened(fd, role, Server::Unknown)),
+        None if channel < 0 => other_families::looked_at(fd),
+        None => other_families::received(channel, fd, |fd, role| opened(fd, role, Server::Unknown)),
     }
 }
 

@@ -127,6 +127,16 @@ pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
     Some(all)
 }
 
+/// Returns the descriptors of the doorbells that exist.
+pub(crate) fn made_doors() -> [Option<i32>; DOORBELLS] {
+    DOORS.each_ref().map(|door| Some(door.load(Ordering::Acquire)).filter(|&fd| fd != 0))
+}
+
+/// Takes over a doorbell from the process that has executed this program. Called at the program's start.
+pub(crate) fn take_door(index: usize, fd: Fd) {
+    DOORS[index].store(fd.into_raw(), Ordering::Release);
+}
+
 /// Wakes this process's threads that sleep in epoll or poll. A thread that has no event sleeps again.
 pub(crate) fn ring_own() {
     for door in &DOORS[1..] {

@@ -8,16 +8,19 @@ mod doors;
 mod left;
 pub(crate) mod lent;
 mod news;
+mod passed;
 mod places;
 mod ready_lists;
 mod request;
 mod table;
 
 pub(crate) use doors::{
-    door, door_for, doors, epoll_of_door, leave_door, renew as renew_doors, ring_own,
+    door, door_for, doors, epoll_of_door, leave_door, made_doors, renew as renew_doors, ring_own,
+    take_door,
 };
 pub(crate) use left::{collect, leave_all, leave_unanswered, make_room, pause};
 pub(crate) use news::{notify, notify_own};
+pub(crate) use passed::take;
 pub(crate) use places::Pinned;
 pub(crate) use request::{
     Requested, is_served_by, offered, request_at, request_of, request_of_nic,
@@ -70,7 +73,9 @@ const OUT: u32 = 1 << 31;
 pub struct Pair {
     /// The shared memory.
     pub segment: Segment,
-    /// Identity of the segment's file.
+    /// The segment's file, for the peer and for programs that this process executes or starts.
+    pub(crate) file: Fd,
+    /// Device and inode of the file.
     file_id: (u64, u64),
     /// This process's side of the segment.
     pub side: SideIndex,
@@ -93,8 +98,6 @@ pub struct Pair {
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// Rendezvous names from which this pair was offered. The peer's doorbells come to one of these names.
     greetings: RobustBox<Vec<(Link, Arc<Datagram>)>, { rank::OFFERS }>,
-    /// File of the segment, until the peer has the segment.
-    pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
     /// For each VI: the connection on the VI (`places::Occupant`), or `places::RESERVED` if a connection has
     /// requested the VI.
     conns: Box<[AtomicU64]>,
@@ -160,13 +163,13 @@ pub(crate) fn forked() {
 /// Adds a pair and returns its index. The caller must call [`make_room`] first.
 pub(crate) fn add(
     segment: Segment,
-    file_id: (u64, u64),
+    file: Fd,
     side: SideIndex,
     peer: Process,
     other_user: Option<OtherUser>,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
-    let new = Pair::new(segment, file_id, side, peer, server);
+    let new = Pair::new(segment, file, side, peer, server)?;
     let Some(OtherUser { uid, is_far }) = other_user else { return insert(new) };
     let mut of_user = 0;
     each(|_, pair| of_user += usize::from(pair.other_user == Some(uid)));
@@ -180,8 +183,8 @@ pub(crate) fn add(
 }
 
 /// Adds a pair with a NIC, like [`add`]. This process has made the segment.
-pub(crate) fn add_nic(segment: Segment, file_id: (u64, u64), nic: Process) -> Option<u32> {
-    insert(Pair { is_nic: true, ..Pair::new(segment, file_id, 0, nic, None) })
+pub(crate) fn add_nic(segment: Segment, file: Fd, nic: Process) -> Option<u32> {
+    insert(Pair { is_nic: true, ..Pair::new(segment, file, 0, nic, None)? })
 }
 
 /// Called before fork: keeps other threads from changing the table until [`release`].
@@ -199,15 +202,18 @@ pub(crate) fn release() {
 }
 
 impl Pair {
+    /// Returns `None` if `file` is no open descriptor.
     fn new(
         segment: Segment,
-        file_id: (u64, u64),
+        file: Fd,
         side: SideIndex,
         peer: Process,
         server: Option<SocketAddr>,
-    ) -> Pair {
-        Pair {
+    ) -> Option<Pair> {
+        let file_id = call::file_id(file.raw()).ok()?;
+        Some(Pair {
             segment,
+            file,
             file_id,
             side,
             peer,
@@ -219,7 +225,6 @@ impl Pair {
             bells: None,
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
-            file: RobustBox::new(None),
             // Allocate the entries on the heap, because a rendezvous runs on the program's stack, which may be
             // small.
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
@@ -229,7 +234,7 @@ impl Pair {
             suspect: AtomicBool::new(false),
             answers: AtomicBool::new(false),
             silent: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Returns true if the agent introduced the two processes.
@@ -297,7 +302,7 @@ impl Pair {
             side.gone.store(1, Ordering::Release);
         }
         self.with_offers(Vec::clear);
-        self.file.with(|file| *file = None);
+        sovia_sys::fd::sever(self.file.raw());
         if let Some(bells) = &self.bells {
             bells.sever();
         }

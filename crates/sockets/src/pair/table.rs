@@ -98,6 +98,21 @@ pub(super) fn insert(pair: Pair) -> Option<u32> {
     free.map(|index| index as u32)
 }
 
+/// Adds a pair at an index of a table that is still empty there. Called at the program's start.
+pub(super) fn insert_at(index: u32, pair: Pair) -> bool {
+    let Some(slot) = TABLE.get(index as usize) else { return false };
+    let raw = Arc::into_raw(Arc::new(pair)).cast_mut();
+    let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+    let inserted = slot.compare_exchange(core::ptr::null_mut(), raw, success, failure).is_ok();
+    if inserted {
+        TOP.fetch_max(index + 1, Ordering::AcqRel);
+    } else {
+        // SAFETY: the pointer is from `Arc::into_raw` above, and the table did not take it.
+        drop(unsafe { Arc::from_raw(raw.cast_const()) });
+    }
+    inserted
+}
+
 /// Returns the pair with this index. The pair stays mapped while the result lives.
 pub(crate) fn share(index: u32) -> Option<Arc<Pair>> {
     CHANGE.lock();

@@ -48,7 +48,7 @@ impl File {
 struct Slot {
     state: AtomicU32,
     /// Id of the process from which a connection of the family came. A later connection from this process is looked
-    /// up in the same family. 0 if no later connection is expected.
+    /// up in the same family.
     sender: AtomicI32,
     /// Number of connections for which it is still unknown if a process of the family holds them.
     undecided: AtomicU32,
@@ -142,14 +142,10 @@ pub(super) fn begin(which: Which) {
     }
 }
 
-/// Counts a connection of the family as decided. Closes the family's files after its last undecided connection, if
-/// no further connection is expected.
+/// Counts a connection of the family as decided.
 pub(super) fn decided(which: Which) {
-    if let Some(slot) = which.slot()
-        && slot.undecided.fetch_sub(1, Ordering::AcqRel) == 1
-        && slot.sender.load(Ordering::Relaxed) == 0
-    {
-        slot.close();
+    if let Some(slot) = which.slot() {
+        slot.undecided.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -164,7 +160,6 @@ impl Slot {
         let sender = self.sender.load(Ordering::Relaxed);
         self.state.load(Ordering::Acquire) == KNOWN
             && self.undecided.load(Ordering::Acquire) == 0
-            && sender != 0
             && !call::process_exists(sender)
     }
 

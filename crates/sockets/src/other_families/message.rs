@@ -7,12 +7,11 @@
 //! Three conditions must hold. The message must arrive on the socket that the sender has recorded. Otherwise a
 //! process in between has sent the connection on, and may have kept the connection. The message must be the first
 //! message with this connection that the receiver's family gets. And no process of the receiver's family may have
-//! looked at a message and left the message in the queue. If all three conditions hold, the connection is treated
-//! like one that a program inherits.
+//! looked at a message and left the message in the queue. If all three conditions hold, the receiver
+//! remembers the connection's record.
 
+use super::alone::{inherit, is_alone};
 use super::families::{self, Files, Which};
-use super::leave::may_be_on_vi;
-use super::take::inherit;
 use crate::conn::{Holding, Role};
 use crate::passed_on::{Copy, LEN, Sent};
 use crate::table::{self, Ref};
@@ -43,6 +42,11 @@ pub(crate) fn pass(channel: i32, fd: i32, at: Ref) -> bool {
     let sent = Sent { index, generation, is_connector: conn.is_connector(), to };
     passed_on.add(conn.cookie.load(Ordering::Relaxed), sent);
     true
+}
+
+/// Returns true if a connection may get a VI in another process.
+fn may_be_on_vi(fd: i32, at: Ref) -> bool {
+    at.conn.phase().may_be_on_vi() && is_alone(fd, at) && family::place_in_file(at.index).is_some()
 }
 
 /// Set once this process has peeked at a message with a connection, and so left the message in the queue.

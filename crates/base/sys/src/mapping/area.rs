@@ -1,0 +1,77 @@
+//! Addresses of shared memory, which a program must be able to map again after an exec.
+//!
+//! The shared memory contains addresses of itself, so all its processes map it at the same address. A process that
+//! executes another program starts with an empty address space, in which the kernel and the dynamic linker choose
+//! random addresses for the program, its heap, its stack and its libraries. They choose none in this area. So a
+//! mapping in this area can have the same address in the next program.
+
+use crate::call;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// First address of the area. Linux on x86-64 and aarch64 places programs, libraries and stacks above the area, or in
+/// the lowest part of the address space.
+const FROM: usize = 0x1000_0000_0000;
+const END: usize = 0x5000_0000_0000;
+/// Distance between the first bytes of two places.
+const STEP: usize = 1 << 30;
+/// Number of places to try for one mapping. Only memory that the program has mapped at fixed addresses takes places.
+const TRIES: usize = 16;
+
+/// The next place to use; 0 before the first use.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns places for a mapping of `len` bytes, in the order in which to try them.
+pub(super) fn places(len: usize) -> impl Iterator<Item = usize> {
+    core::iter::repeat_with(move || take(len)).take(TRIES)
+}
+
+fn take(len: usize) -> usize {
+    let len = len.next_multiple_of(STEP);
+    let after = |place: usize| if place + len <= END - len { place + len } else { FROM };
+    let next = |place: usize| Some(after(if place == 0 { first() } else { place }));
+    let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+    match NEXT.fetch_update(success, failure, next) {
+        Ok(0) | Err(_) => take(len),
+        Ok(place) if place + len <= END => place,
+        Ok(_) => FROM,
+    }
+}
+
+/// Returns a random place. Processes choose different places, so a program finds the places free that it must map
+/// for another process.
+fn first() -> usize {
+    let mut bytes = [0; 8];
+    let _ = call::getrandom(&mut bytes);
+    let place = usize::from_ne_bytes(bytes) % ((END - FROM) / STEP);
+    FROM + place * STEP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::{Mapping, sealed_memory};
+
+    #[test]
+    fn a_mapping_lies_in_the_area_and_can_be_repeated_there() {
+        let file = sealed_memory(c"test", 4096).unwrap();
+        let base = {
+            let mapping = Mapping::shared(file.raw(), 4096).unwrap();
+            let base = mapping.base() as usize;
+            assert!((FROM..END).contains(&base), "{base:#x}");
+            assert_eq!(
+                Mapping::shared_at(base, file.raw(), 4096).unwrap_err(),
+                call::Errno::EEXIST
+            );
+            base
+        };
+        assert_eq!(Mapping::shared_at(base, file.raw(), 4096).unwrap().base() as usize, base);
+    }
+
+    #[test]
+    fn places_stay_in_the_area() {
+        const SEGMENT: usize = 20 << 30;
+        for place in (0..10_000).map(|_| take(SEGMENT)) {
+            assert!(place >= FROM && place + SEGMENT <= END, "{place:#x}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Joins the family of the process that has executed this program, and takes over its connections.
+
+use super::leave::build_number;
+use crate::conn::Phase;
+use crate::table::{self, Ref};
+use crate::{family, kernel_sockets, meeting, members, pair, peers};
+use core::sync::atomic::Ordering;
+use sovia_control::inheritance::{Inheritance, Inherited, LEN, NUMBERS, Passed};
+use sovia_sys::mapping::is_sealed_memory;
+use sovia_sys::{Fd, call, diag};
+
+/// Takes over the connections that the process which has executed this program has left, if there are any. Called at
+/// the program's start.
+pub(crate) fn join() {
+    for number in NUMBERS {
+        let Some(data) = read(number) else { continue };
+        // Close the data, even if it is for another program.
+        drop(Fd::keep(number));
+        let head = data.head();
+        if !is_there(head.records) || !is_there(head.locks) {
+            continue;
+        }
+        let program = call::program_at(c"/proc/self/exe").ok().map(|(program, _)| program);
+        if Some(head.program) != program {
+            // The data was for another program, which has executed the present program.
+            data.descriptors().for_each(|fd| drop(Fd::keep(fd)));
+            continue;
+        }
+        match take(&data) {
+            Some(()) => return data.each().for_each(take_connection),
+            None => data.each().filter(|one| one.is_attached).for_each(give_up),
+        }
+    }
+}
+
+/// Takes the family's memory and the segments. Returns `None` if this is impossible.
+fn take(data: &Inheritance) -> Option<()> {
+    let head = data.head();
+    let (records, locks) = (Fd::inherit(head.records.fd), Fd::inherit(head.locks.fd));
+    if head.build != build_number() || !is_sealed_memory(records.raw(), family::FILE_LEN) {
+        return None;
+    }
+    let base = usize::try_from(head.records_base).ok()?;
+    if !family::join(records, base, head.place, locks, head.locks.inode) {
+        return None;
+    }
+    for (index, fd) in head.doors.into_iter().enumerate().filter(|(_, fd)| *fd >= 0) {
+        pair::take_door(index, Fd::inherit(fd));
+    }
+    for fd in head.lives.into_iter().filter(|fd| *fd >= 0) {
+        peers::take_life(Fd::inherit(fd));
+    }
+    for segment in data.segments() {
+        pair::take(segment);
+    }
+    sovia_signal::chain::guards();
+    meeting::history::start();
+    kernel_sockets::took_over();
+    Some(())
+}
+
+/// Makes a descriptor refer to its connection.
+fn take_connection(there: Inherited) {
+    let Some(conn) = family::conn(there.index) else { return };
+    let at = Ref { index: there.index, generation: there.generation, conn };
+    let is_known = table::references(there.index) != 0;
+    let is_same = table::is_blank(there.fd)
+        && diag::cookie(there.fd) == Ok(there.cookie)
+        && conn.is_generation(there.generation);
+    if !is_same {
+        if !is_known {
+            members::strike_me(&conn.holders);
+        }
+        return;
+    }
+    table::refer(there.fd, at);
+    if is_known {
+        return;
+    }
+    if there.is_counted {
+        conn.take_back();
+    }
+    conn.approach.forget_stage();
+    if conn.phase() == Phase::Attached {
+        let (index, vi) = (conn.pair.load(Ordering::Relaxed), conn.vi.load(Ordering::Relaxed));
+        if !pair::get(index).is_some_and(|pair| pair.occupy(vi, at)) {
+            table::remove(there.fd);
+            table::release(there.index);
+            members::strike_me(&conn.holders);
+            give_up(there);
+        }
+    }
+}
+
+/// Makes it visible to the program that bytes of a connection are lost, because this process cannot use its VI.
+fn give_up(there: Inherited) {
+    if diag::cookie(there.fd) == Ok(there.cookie) {
+        let _ = call::shutdown(there.fd, libc::SHUT_RDWR);
+    }
+}
+
+fn is_there(passed: Passed) -> bool {
+    call::file_id(passed.fd).is_ok_and(|(_, inode)| inode == passed.inode)
+}
+
+/// Reads the data at this descriptor number. Returns `None` if there is none.
+fn read(number: i32) -> Option<Inheritance> {
+    let is_sized = call::file_size(number) == Ok(LEN as u64)
+        && call::file_system(number) == Ok(libc::TMPFS_MAGIC);
+    let mut bytes = [0; LEN];
+    let is_whole = is_sized && call::pread(number, &mut bytes, 0) == Ok(LEN);
+    Inheritance::decode(&bytes).filter(|_| is_whole)
+}

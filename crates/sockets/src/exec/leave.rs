@@ -1,0 +1,290 @@
+//! Leaves data about connections to the program that this process executes.
+
+use super::program::{Target, program_of};
+use super::{Descriptors, outlasts_exec};
+use crate::conn::{Conn, Phase, flag};
+use crate::members::{LocksToLeave, Reserved};
+use crate::table::{self, Ref};
+use crate::{Errno, family, meeting, members, other_families, pair, peers, process, stream};
+use core::sync::atomic::Ordering;
+use smallvec::SmallVec;
+use sovia_control::inheritance::{
+    CONNECTIONS_MAX, Head, Inheritance, Inherited, LEN, LIVES_MAX, NUMBERS, Passed, Program,
+};
+use sovia_sys::{Fd, build, call};
+
+/// Flags that rule out that a program takes over a connection on a VI: a part of the connection belongs to this
+/// process or its peer's agent.
+const OWN_PART: u32 = flag::CORRUPT
+    | flag::HANDLED
+    | flag::NOTIFIED
+    | flag::RELAYED
+    | flag::LEFT_TO_SETS
+    | flag::UNANSWERED
+    | flag::REFLECTED;
+
+/// Result of [`leave`]. If the exec fails, the caller drops this object, which undoes the call of [`leave`].
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Left {
+    /// Connections for which the program counts as a program outside the family.
+    counted: SmallVec<[&'static Conn; 4]>,
+    passed: Option<LeftTo>,
+}
+
+/// What stays open for a program that joins the family.
+#[derive(Debug)]
+struct LeftTo {
+    connections: SmallVec<[&'static Conn; 4]>,
+    /// Descriptors of this process that the exec keeps.
+    kept: SmallVec<[i32; 32]>,
+    reserved: Option<Reserved>,
+    _locks: LocksToLeave,
+    data: Fd,
+}
+
+/// Leaves connections to the program that this process is about to execute. `inherited` has the descriptors that the
+/// program inherits. `target` names the program, and is called only if it may join the family.
+///
+/// # Errors
+/// `ENOENT` if the program does not exist. The exec would fail with the same error.
+pub(super) fn leave<'a>(
+    inherited: &Descriptors,
+    target: impl FnOnce() -> Target<'a>,
+) -> Result<Left, Errno> {
+    let mut left = Left::default();
+    if inherited.is_empty() || process::is_confined() {
+        // Under seccomp, this process has already given up its connections, and its family's records show that.
+        return Ok(left);
+    }
+    let target = if family::file().is_some() { target() } else { Target::Unknown };
+    if let Target::Path(path) = target
+        && call::program_at(path) == Err(call::Errno::ENOENT)
+    {
+        return Err(libc::ENOENT);
+    }
+    if process::has_shared() {
+        // A child that runs on this process's memory may have its own descriptors of the connections, and no record
+        // names such a child.
+        other_families::spread(inherited);
+        return Ok(left);
+    }
+    let (is_command, program) = (matches!(target, Target::Command(_)), program_of(target));
+    if let Some(program) = program.filter(|_| may_join(inherited)) {
+        left.passed = pass(inherited, program, is_command);
+    }
+    for &(_, at) in inherited {
+        let is_outside = is_command || !left.passes(at.conn);
+        if is_outside && !left.counted.iter().any(|conn| core::ptr::eq(*conn, at.conn)) {
+            at.conn.hand();
+            left.counted.push(at.conn);
+        }
+    }
+    Ok(left)
+}
+
+/// Returns true if a program may join this process's family.
+fn may_join(inherited: &Descriptors) -> bool {
+    let is_unlimited =
+        |what| call::soft_limit(what).is_none_or(|limit| limit == libc::RLIM_INFINITY);
+    members::is_known()
+        && inherited.len() <= CONNECTIONS_MAX
+        // The program must be able to map the segments, which are large.
+        && is_unlimited(libc::RLIMIT_AS)
+        // The kernel would answer the write of a larger file with a signal.
+        && call::soft_limit(libc::RLIMIT_FSIZE).is_none_or(|limit| limit >= LEN as u64)
+        // The program does not know which connections an epoll instance watches.
+        && !inherits_sets()
+}
+
+/// Returns true if the program inherits an epoll instance.
+fn inherits_sets() -> bool {
+    let mut inherits = false;
+    table::for_each_epoll(|fd, _| inherits |= outlasts_exec(fd));
+    inherits
+}
+
+/// Leaves the program all connections that it can take over. Returns `None` if there are none.
+fn pass(inherited: &Descriptors, program: Program, is_command: bool) -> Option<LeftTo> {
+    let mut passed = Descriptors::new();
+    for &(fd, at) in inherited {
+        let is_again = passed.iter().any(|(_, other)| other.same(at));
+        if is_again || may_pass(fd, at, is_command) {
+            passed.push((fd, at));
+        }
+    }
+    if passed.is_empty() {
+        return None;
+    }
+    // The thread that would send combined bytes later ends with this program.
+    stream::combine::before_waiting();
+    let reserved = Reserved::new(family::expect()?)?;
+    let place = reserved.place;
+    // A connection has room for the names of a few processes only.
+    passed.retain(|(_, at)| members::add(&at.conn.holders, place));
+    let Some(left) = LeftTo::new(&passed, program, is_command, reserved) else {
+        passed.iter().for_each(|(_, at)| _ = members::strike(&at.conn.holders, place));
+        return None;
+    };
+    if !process::is_borrowed() {
+        for (_, at) in passed.iter().filter(|(_, at)| at.conn.phase() == Phase::Candidate) {
+            meeting::withdraw(*at);
+        }
+    }
+    Some(left)
+}
+
+/// Returns true if a program can take over a connection. `is_command` says that the program is the command `sovia`. The
+/// program that this command executes may be one without the library, so a connection on a VI cannot go there.
+fn may_pass(fd: i32, at: Ref, is_command: bool) -> bool {
+    let conn = at.conn;
+    let has_pair = || {
+        let index = conn.pair.load(Ordering::Relaxed);
+        pair::get(index).is_some_and(|pair| pair.passed(index).is_some())
+    };
+    conn.is_here()
+        && conn.is_generation(at.generation)
+        && conn.is_the_familys()
+        && family::place_in_file(at.index).is_some()
+        && match conn.phase() {
+            Phase::Candidate => other_families::is_alone(fd, at),
+            Phase::Attached => {
+                !is_command
+                    && !conn.has(OWN_PART)
+                    && conn.loans.load(Ordering::Relaxed) == 0
+                    && has_pair()
+            }
+            Phase::Plain | Phase::Free => false,
+        }
+}
+
+impl LeftTo {
+    fn new(
+        passed: &Descriptors,
+        program: Program,
+        is_command: bool,
+        reserved: Reserved,
+    ) -> Option<LeftTo> {
+        let locks = LocksToLeave::new(process::is_borrowed())?;
+        let data = data_of(passed, program, is_command, &reserved, &locks)?;
+        let made = Fd::keep(call::memfd_create(c"sovia-inheritance", libc::MFD_CLOEXEC).ok()?);
+        let bytes = data.encode();
+        if call::pwrite_both(made.raw(), &bytes, &[], 0) != Ok(bytes.len()) {
+            return None;
+        }
+        let number = call::fcntl(made.raw(), libc::F_DUPFD, NUMBERS.start as usize).ok()?;
+        let file = Fd::keep(number as i32);
+        let mut connections: SmallVec<[&'static Conn; 4]> = SmallVec::new();
+        for (_, at) in passed {
+            if !connections.iter().any(|conn| core::ptr::eq(*conn, at.conn)) {
+                connections.push(at.conn);
+            }
+        }
+        let mut left = LeftTo {
+            connections,
+            kept: SmallVec::new(),
+            reserved: Some(reserved),
+            _locks: locks,
+            data: file,
+        };
+        let all_are_kept =
+            NUMBERS.contains(&left.data.raw()) && data.descriptors().all(|fd| left.keep(fd));
+        all_are_kept.then_some(left)
+    }
+
+    /// Makes the exec keep a descriptor. Returns false if the descriptor does not exist.
+    fn keep(&mut self, fd: i32) -> bool {
+        let is_kept = call::fcntl(fd, libc::F_SETFD, 0).is_ok();
+        if is_kept {
+            self.kept.push(fd);
+        }
+        is_kept
+    }
+}
+
+/// Returns the data for the program. Returns `None` if the data has no room, or if a part of it is missing.
+fn data_of(
+    passed: &Descriptors,
+    program: Program,
+    is_command: bool,
+    reserved: &Reserved,
+    locks: &LocksToLeave,
+) -> Option<Inheritance> {
+    let records = reserved.records().raw();
+    let (_, inode) = call::file_id(records).ok()?;
+    let (mut lives, mut count) = ([-1; LIVES_MAX], 0);
+    peers::each_life(|fd| {
+        if let Some(life) = lives.get_mut(count) {
+            *life = fd;
+        }
+        count += 1;
+    });
+    let mut data = Inheritance::new(Head {
+        program,
+        build: build_number(),
+        records: Passed { fd: records, inode },
+        records_base: family::base()? as u64,
+        locks: locks.passed(),
+        place: reserved.place as u32,
+        doors: pair::made_doors().map(|door| door.unwrap_or(-1)),
+        lives,
+    });
+    let mut segments: SmallVec<[u32; 4]> = SmallVec::new();
+    for &(fd, at) in passed {
+        let conn = at.conn;
+        let is_attached = conn.is_attached();
+        let index = conn.pair.load(Ordering::Relaxed);
+        if is_attached && !segments.contains(&index) {
+            segments.push(index);
+            let segment = pair::get(index)?.passed(index)?;
+            if !data.add_segment(segment) {
+                return None;
+            }
+        }
+        let is_added = data.add(Inherited {
+            fd,
+            is_attached,
+            is_counted: is_command,
+            index: at.index,
+            generation: conn.generation(),
+            cookie: conn.cookie.load(Ordering::Relaxed),
+        });
+        if !is_added {
+            return None;
+        }
+    }
+    (count <= LIVES_MAX).then_some(data)
+}
+
+/// Returns a number of this build of the library. Another build may have another layout of the shared memory.
+pub(super) fn build_number() -> u64 {
+    let number = build::number().unwrap_or_default();
+    number.iter().fold(0, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+impl Left {
+    /// Returns true if the program takes over the connection.
+    pub(super) fn passes(&self, conn: &Conn) -> bool {
+        let passed = self.passed.iter().flat_map(|left| &left.connections);
+        passed.into_iter().any(|other| core::ptr::eq(*other, conn))
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.counted.iter().for_each(|conn| conn.take_back());
+    }
+}
+
+impl Drop for LeftTo {
+    fn drop(&mut self) {
+        for &fd in &self.kept {
+            let _ = call::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize);
+        }
+        let Some(reserved) = self.reserved.take() else { return };
+        for conn in &self.connections {
+            members::strike(&conn.holders, reserved.place);
+        }
+        reserved.free();
+    }
+}

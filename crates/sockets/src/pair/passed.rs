@@ -1,0 +1,53 @@
+//! Pairs that this process passes to a program that it executes, or has got from the process that executed it.
+
+use super::table::insert_at;
+use super::{COMPLETED, Pair};
+use crate::message::Process;
+use crate::peers;
+use core::sync::atomic::Ordering;
+use sovia_control::inheritance::{self, Passed};
+use sovia_sys::{Fd, call};
+use via_shm::Segment;
+use via_shm::layout::DOORBELLS;
+
+const _: () =
+    assert!(DOORBELLS == inheritance::DOORBELLS && peers::NOTICES == inheritance::NOTICES);
+
+impl Pair {
+    /// Describes the pair, which has this index, for a program. Returns `None` if a program cannot take the pair over.
+    pub(crate) fn passed(&self, index: u32) -> Option<inheritance::Segment> {
+        // A child of `vfork` has its own descriptor table, and may not have the descriptors of a new pair.
+        let is_here = call::file_id(self.file.raw()) == Ok(self.file_id);
+        if self.other_user.is_some() || self.is_nic || !is_here {
+            return None;
+        }
+        Some(inheritance::Segment {
+            index,
+            side: self.side as u32,
+            peer: (self.peer.pid, self.peer.nonce),
+            base: self.segment.base() as u64,
+            file: Passed { fd: self.file.raw(), inode: self.file_id.1 },
+            doors: self.doors.get()?.each_ref().map(Fd::raw),
+            notices: peers::notices_of(self.peer)?,
+        })
+    }
+}
+
+/// Takes over a pair from the process that has executed this program. Returns false if the pair's segment cannot be
+/// mapped.
+pub(crate) fn take(passed: inheritance::Segment) -> bool {
+    let (pid, nonce) = passed.peer;
+    let peer = Process { pid, nonce };
+    let file = Fd::inherit(passed.file.fd);
+    let doors = passed.doors.map(Fd::inherit);
+    peers::take(peer, passed.notices.map(Fd::inherit));
+    let Ok(segment) = Segment::attach_at(passed.base as usize, &file) else { return false };
+    let Some(pair) = Pair::new(segment, file, passed.side as usize & 1, peer, None) else {
+        return false;
+    };
+    // The peer knows the process that made the pair, and that process is not this one.
+    let pair = Pair { maker: Process { pid: 0, nonce: 0 }, ..pair };
+    let is_taken = pair.doors.set(doors).is_ok() && insert_at(passed.index, pair);
+    COMPLETED.fetch_add(1, Ordering::AcqRel);
+    is_taken
+}
