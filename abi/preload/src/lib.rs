@@ -23,6 +23,7 @@ mod children;
 mod creating;
 mod credentials;
 mod descriptors;
+mod exec_lists;
 mod handles;
 mod heap;
 mod jumps;

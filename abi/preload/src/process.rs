@@ -55,7 +55,7 @@ fn replacing<'a, T: From<i8>>(target: impl FnOnce() -> Target<'a>, exec: impl Fn
 }
 
 /// Returns this process's own environment.
-fn inherited_environment() -> *const *const c_char {
+pub(crate) fn inherited_environment() -> *const *const c_char {
     // SAFETY: libc defines `environ`, and the block only reads the pointer.
     unsafe { environ.cast_const().cast() }
 }
@@ -72,7 +72,7 @@ unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) ->
         Some(path) if is_sovia(path) => Target::Command(path),
         // SAFETY: the caller guarantees that `environment` is a list of C strings that ends with a null pointer, or
         // null, or unmapped.
-        Some(path) if unsafe { has_library(environment) } => Target::Path(path),
+        Some(path) if unsafe { has_this_build(environment) } => Target::Path(path),
         _ => Target::Unknown,
     }
 }
@@ -88,7 +88,7 @@ unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) ->
             Some(path) if path.to_bytes().contains(&b'/') && is_sovia(path) => {
                 Target::Command(path)
             }
-            Some(name) if has_library(environment) => {
+            Some(name) if has_this_build(environment) => {
                 Target::Name(name, string(libc::getenv(c"PATH".as_ptr())))
             }
             _ => Target::Unknown,
@@ -125,6 +125,8 @@ unsafe fn string_if_readable<'a>(text: *const c_char) -> Option<&'a CStr> {
 
 /// Path of this library.
 static LIBRARY: OnceLock<&CStr> = OnceLock::new();
+/// Device and inode of this library's file at the program's start.
+static FILE: OnceLock<(u64, u64)> = OnceLock::new();
 
 /// Finds the path of this library. The library's constructor calls this function, before the program's own code
 /// runs.
@@ -136,7 +138,21 @@ pub(crate) fn start() {
     // SAFETY: the linker's name of this library is a C string, and lives as long as the library is loaded.
     if let Some(name) = unsafe { string(found.dli_fname) }.filter(|_| known) {
         let _ = LIBRARY.set(name);
+        if let Ok(file) = call::file_at(name) {
+            let _ = FILE.set(file);
+        }
     }
+}
+
+/// Returns true if a program with this environment loads this build of the library. After an upgrade, another build
+/// has the library's path.
+///
+/// # Safety
+/// Same as [`at_path`].
+unsafe fn has_this_build(environment: *const *const c_char) -> bool {
+    let file = LIBRARY.get().and_then(|library| call::file_at(library).ok());
+    // SAFETY: the caller passes a list of C strings that ends with a null pointer, or null, or unmapped.
+    file.is_some() && FILE.get() == file.as_ref() && unsafe { has_library(environment) }
 }
 
 /// Returns true if LD_PRELOAD names this library. If not, the linker has loaded this library only by
@@ -243,7 +259,7 @@ unsafe fn without_library(environment: *const *const c_char) -> Option<Environme
     // SAFETY: the caller passes a list of C strings that ends with a null pointer, or null.
     let (place, value) = unsafe { preloaded(environment) }?;
     let is_library = |name: &[u8]| name == library.to_bytes();
-    if !names(&value).any(is_library) || call::exists(library) {
+    if !names(&value).any(is_library) || call::file_at(library).is_ok() {
         return None;
     }
     let others: SmallVec<[&[u8]; 8]> = names(&value).filter(|name| !is_library(name)).collect();
@@ -423,9 +439,6 @@ macro_rules! variadic {
 }
 
 variadic!(
-    execl after before_exec,
-    execlp after before_exec,
-    execle after before_exec,
     pthread_exit after before_leaving,
     syslog after before_log,
     __syslog_chk after before_log,
@@ -442,10 +455,4 @@ extern "C" fn before_leaving() {
     if !is_borrowed() {
         sovia_sockets::thread_leaves();
     }
-}
-
-/// Prepares an exec by a variadic function. The variadic hook jumps to libc and does not return here. So nothing
-/// undoes the preparation if the exec fails.
-extern "C" fn before_exec() {
-    let _ = exec::before_exec(|| Target::Unknown).map(core::mem::forget);
 }

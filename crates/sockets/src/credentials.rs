@@ -125,9 +125,6 @@ fn leave(cause: Cause) -> bool {
     closer::pause();
     meeting::leave_all();
     fallback_all(cause);
-    let mut connections: Vec<(i32, Ref)> = Vec::new();
-    table::for_each_conn(|fd, at| connections.push((fd, at)));
-    fallback::give(&connections, cause);
     if process::is_confined() {
         // Call this while the table still has the entries.
         sets::leave_to_program();

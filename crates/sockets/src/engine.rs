@@ -2,19 +2,14 @@
 
 use crate::conn::Phase;
 use crate::fallback::{self, Processes};
-use crate::{closer, config, exec, fork, keeper, process, progress, relay, stream, table};
+use crate::{closer, config, exec, fork, process, progress, relay, stream, table};
 use sovia_sync::record;
 use sovia_sys::fd;
 
 /// Starts the engine in a new process. Called after exec, before the program's own code.
 pub fn start() {
     start_alone();
-    fallback::helped_by(Processes {
-        relay: relay::take_over,
-        accompany: relay::accompany,
-        with_keepers: keeper::with_keepers,
-        give: keeper::give,
-    });
+    fallback::helped_by(Processes { relay: relay::take_over, accompany: relay::accompany });
 }
 
 /// Leaves the program alone. Called instead of [`start`]. The kernel alone serves every descriptor, and no call is
@@ -24,7 +19,7 @@ pub fn stay_out() {
     config::allow_io_uring();
 }
 
-/// Starts everything except the code that makes relays and keepers.
+/// Starts everything except the code that makes relays.
 fn start_alone() {
     record::start();
     stream::start();

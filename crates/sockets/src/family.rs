@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 pub(crate) use files::{LEN as FILE_LEN, inherited as file, is_in_a_file};
 use sovia_control::{StatsPage, board};
 use sovia_sync::record;
-use sovia_sys::{Fd, Mapping, process};
+use sovia_sys::{Fd, Mapping};
 
 /// Number of connections in a chunk.
 const CHUNK: usize = 1 << 9;
@@ -63,8 +63,6 @@ struct First {
     threads: record::Table<{ record::SHARED }>,
     /// Connections that have been sent to other processes.
     passed: PassedOn,
-    /// PID namespace of the process that made this mapping; 0: unknown.
-    namespace: AtomicU64,
     /// Counters of all processes of the family.
     totals: Totals,
     /// The processes of the family.
@@ -86,17 +84,6 @@ per_engine! {
     /// The chunks after the first chunk. [`members::LIST`] leads to the first chunk.
     static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
-}
-
-/// Stores this process's PID namespace in `word`.
-fn note_namespace(word: &AtomicU64) {
-    word.store(process::pid_namespace().unwrap_or(0), Ordering::Relaxed);
-}
-
-/// Returns the PID namespace of the process that made the family's first mapping.
-pub(crate) fn namespace() -> Option<u64> {
-    let namespace = first_mapping()?.namespace.load(Ordering::Relaxed);
-    (namespace != 0).then_some(namespace)
 }
 
 /// Returns the connections that the family's processes have sent to other processes.
@@ -172,7 +159,6 @@ fn map(at: usize) -> Option<&'static Chunk> {
         if let Some(first) = first_mapping().filter(|_| at == 0) {
             files::let_inherit();
             first.passed.begin(Holding::LAYOUT, members::locks_id());
-            note_namespace(&first.namespace);
         }
     }
     chunk(at)
@@ -384,9 +370,6 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
         let Some(first) = first_mapping() else { return };
         if let Some(totals) = new.counterpart(&first.totals) {
             totals.page.begin();
-        }
-        if let Some(namespace) = new.counterpart(&first.namespace) {
-            note_namespace(namespace);
         }
         if let (Some(before), Some(after)) =
             (old.counterpart(&first.threads), new.counterpart(&first.threads))

@@ -325,18 +325,8 @@ impl Drop for LocksToLeave {
     }
 }
 
-/// Returns true if one of `holders` may live. All `holders` belong to this process's family. A copy of this process
-/// outside the family may also call this function.
-pub(crate) fn any_lives(holders: u64) -> bool {
-    let (Some(members), Some(locks)) = (members(), locks()) else { return holders != 0 };
-    let pid_of = |place: u32| {
-        members.places.get(place as usize).map(|place| place.pid.load(Ordering::Acquire))
-    };
-    any_may_live(Holders::from_word(holders), locks, pid_of)
-}
-
-/// Like [`any_lives`], for the processes of another family. `pid_of` returns the process id of a slot in that
-/// family's list. `locks` is the file with that family's locks. A process without a name in `holders` counts as
+/// Returns true if one of the `holders`, which belong to another family, may live. `pid_of` returns the process id of a
+/// slot in that family's list. `locks` is the file with that family's locks. A process without a name in `holders` counts as
 /// living, like one whose lock cannot be checked.
 pub(crate) fn any_may_live(
     holders: Holders,
@@ -358,11 +348,6 @@ pub(crate) fn locks() -> Option<i32> {
 /// Returns the inode of the file with the locks.
 pub(crate) fn locks_id() -> u64 {
     LOCKS_ID.load(Ordering::Acquire)
-}
-
-/// Returns true if this process can check for each of `holders` if it lives.
-pub(crate) fn are_told_apart(holders: u64) -> bool {
-    locks().is_some() && !Holders::from_word(holders).may_be_more()
 }
 
 /// Returns true if the holders in `word` include living processes other than this process. Removes dead processes

@@ -113,9 +113,18 @@ pub(crate) fn confine() {
     CONFINED.store(true, Ordering::SeqCst);
 }
 
+/// Set in a relay.
+static IS_RELAY: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if this process is a relay.
+pub(crate) fn is_relay() -> bool {
+    IS_RELAY.load(Ordering::Relaxed)
+}
+
 /// Prepares this forked process to become a relay. Its parent is about to leave all shared memory, but the relay
 /// keeps the shared memory.
 pub(crate) fn become_relay() {
+    IS_RELAY.store(true, Ordering::Relaxed);
     CONFINED.store(false, Ordering::SeqCst);
     end_change();
 }

@@ -9,9 +9,9 @@
 //! end closes with bytes unread. So the relay leaves one byte of the program unread until the connection has ended.
 //! If the connection is reset or the relay dies, the program gets `ECONNRESET` after the last byte.
 
-use crate::conn::{Guard, flag};
+use crate::conn::flag;
 use crate::ops::{self, Flags};
-use crate::stream::{self, Got};
+use crate::stream;
 use crate::table::{self, Ref};
 use crate::{Errno, Outcome, fallback, family, linger, pollset, process, wait};
 use core::hash::{Hash, Hasher};
@@ -75,7 +75,7 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
         }
         // Put the bytes after the exchange of descriptors. After the last bytes on the VI, calls go to the kernel
         // and must find the relay's socket.
-        put_first(&socket.fd, guard, kernel_socket.raw());
+        fallback::put_unread(&socket.fd, guard, kernel_socket.raw());
     });
     let _ = call::write(begin.raw(), &[0]);
     true
@@ -141,33 +141,6 @@ pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
 fn is_settled(fd: i32, at: Ref) -> bool {
     let is_cut = at.is_attached_here() && !family::is_shared(at.conn);
     !is_cut || call::disconnect(fd) != Err(call::Errno::EBUSY)
-}
-
-/// Puts the connection's next unread bytes into the relay's socket. The program may have been notified of these
-/// bytes, so they must be in the socket before the relay runs. `fd` is a descriptor of the connection.
-fn put_first(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
-    if !guard.conn.rx_pins.is_empty() {
-        // A thread is in the kernel's receive. The next bytes on TCP belong to this thread's call.
-        return;
-    }
-    let mut piece = vec![0u8; PIECE];
-    // Peek only if bytes are unread. At the end of the stream, a peek would take the error that the program must
-    // get.
-    while stream::unread(guard, fd).is_ok_and(|n| n > 0)
-        && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, (&mut piece[..]).into())
-    {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        let put = call::send(socket.raw(), &piece[..n], flags).unwrap_or(0);
-        let mut left = put;
-        while left > 0
-            && let Got::Bytes(taken @ 1..) = stream::receive(guard, fd, (&mut piece[..left]).into())
-        {
-            left -= taken;
-        }
-        if put < n {
-            break;
-        }
-    }
 }
 
 /// Waits until the process that started the relay has left the connection or has ended.

@@ -22,8 +22,6 @@ const LAYERS: &[&[&str]] = &[
     &["table"],
     // What comes from other families.
     &["other_families"],
-    // What is unread, and may be read by several processes.
-    &["rest"],
     // What is chosen.
     &["keepalive", "options", "protocol"],
     &["config"],
@@ -48,7 +46,7 @@ const LAYERS: &[&[&str]] = &[
     // The process's identity.
     &["credentials"],
     // What goes on beside them.
-    &["keeper", "progress", "relay"],
+    &["progress", "relay"],
     &["fork"],
     // The whole.
     &["engine"],

@@ -26,7 +26,7 @@ pub const CALLS: u8 = 7;
 pub const LANES: u8 = 8;
 /// Lock of the list of sockets from which a pair's segment was offered.
 pub const OFFERS: u8 = 9;
-/// Lock of a pair's segment as a file descriptor, until both ends have the segment.
+/// Lock of the notification sockets that a peer by rule is about to get.
 pub const FILE: u8 = 10;
 /// Lock of the table of pairs.
 pub const PAIRS: u8 = 11;
@@ -46,12 +46,10 @@ pub const KEPT: u8 = 17;
 pub const LENT: u8 = 18;
 /// Lock of the uses that found no free hazard word ([`crate::hazard`]).
 pub const USED: u8 = 19;
-/// Lock of the list of keeper sockets that a program is about to get.
-pub const AT_HAND: u8 = 20;
 /// Lock of the closed connections that still have work to do.
-pub const LINGERING: u8 = 21;
+pub const LINGERING: u8 = 20;
 /// Lock of the reports by the agent that watches packet filters.
-pub const FILTERS: u8 = 22;
+pub const FILTERS: u8 = 21;
 
 /// Records that the calling thread has taken a lock for which it would have waited.
 #[inline(always)]

@@ -38,7 +38,7 @@ pub use descriptor::{
 };
 pub(crate) use file::read_link_at;
 pub use file::{
-    exists, file_id, file_size, file_system, ftruncate, is_plain_file, is_there, memfd_create,
+    file_at, file_id, file_size, file_system, ftruncate, is_plain_file, is_there, memfd_create,
     open, pread, program_at, pwrite_both, read, seek, write,
 };
 pub use keepalive::{Keepalive, Silence};
@@ -53,8 +53,8 @@ pub use socket::{
     shutdown, socket, socket_name, socketpair, timeout_ns,
 };
 pub use task::{
-    cpus_allowed, current_cpu, exit_now, exit_with, faults_of_thread, getegid, geteuid, getpid,
-    gettid, getuid, is_asleep, is_exiting, is_own_thread, is_stopped, is_thread_of,
+    cpus_allowed, current_cpu, exit_now, exit_with, faults_of_thread, getegid, geteuid, getgid,
+    getpid, gettid, getuid, is_asleep, is_exiting, is_own_thread, is_stopped, is_thread_of,
     is_without_first_thread, pidfd_of_self, process_exists, raise, reap, robust_list, run_on,
     sched_yield, set_robust_list, task_exists,
 };

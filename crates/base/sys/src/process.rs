@@ -1,6 +1,6 @@
 //! Other processes, signal masks and fences of this process.
 
-use crate::call::{self, RawFd, Result, Sysno};
+use crate::call::{RawFd, Result, Sysno};
 use crate::fd::Fd;
 
 /// Opens a pidfd of the process `pid`. The pidfd is readable after the process has ended, even if the process's
@@ -16,79 +16,6 @@ pub fn open(pid: i32) -> Result<Fd> {
 /// The signals 32 and 33, which libc uses for itself. When the process changes its user, libc sends signal 33 to
 /// every thread, and waits for each.
 const LIBCS_OWN: u64 = 1 << 31 | 1 << 32;
-
-/// Duplicates a descriptor of another process into this process.
-///
-/// # Errors
-/// `ESRCH` if there is no such process, and `EBADF` if it has no such descriptor. `EPERM` if this process must
-/// not trace that process, or if a seccomp filter would kill it for this call. `ENOSYS` before Linux 5.6.
-pub fn descriptor_of(pid: i32, fd: RawFd) -> Result<Fd> {
-    let handle = open(pid)?;
-    if !may_take_descriptors() {
-        return Err(call::Errno::EPERM);
-    }
-    // SAFETY: the call takes only numbers.
-    unsafe { syscalls::syscall!(Sysno::pidfd_getfd, handle.raw(), fd, 0usize) }
-        .map(|fd| Fd::keep(fd as RawFd))
-}
-
-/// Returns true if this process may use `pidfd_getfd` at all.
-pub fn may_take_descriptors() -> bool {
-    !has_filter() || survives_pidfd_getfd()
-}
-
-/// Returns true if a seccomp filter checks this process's system calls. systemd's @system-service kills a process
-/// for a call that it does not list.
-fn has_filter() -> bool {
-    const FILTERED: usize = 2;
-    // SAFETY: the call takes only numbers.
-    let mode = unsafe { syscalls::syscall!(Sysno::prctl, libc::PR_GET_SECCOMP as usize) };
-    mode == Ok(FILTERED)
-}
-
-/// Returns true if a process under this process's filters may call `pidfd_getfd`. A child tries the call.
-fn survives_pidfd_getfd() -> bool {
-    without_signals(|| {
-        // SAFETY: the child only makes system calls, and the last of them ends it.
-        match unsafe { copy() } {
-            Ok(0) => {
-                // SAFETY: the call takes only numbers, and prevents a core file if the filter kills the child.
-                let _ = unsafe {
-                    syscalls::syscall!(Sysno::prctl, libc::PR_SET_DUMPABLE as usize, 0usize)
-                };
-                // SAFETY: the call takes only numbers, which name no descriptors.
-                let _ = unsafe {
-                    syscalls::syscall!(Sysno::pidfd_getfd, usize::MAX, usize::MAX, 0usize)
-                };
-                call::exit_now()
-            }
-            Ok(child) => call::reap(child),
-            Err(_) => false,
-        }
-    })
-}
-
-/// Lets every process of the same user trace this process and so take its descriptors. Needed on systems that
-/// allow tracing only to parents.
-pub fn be_traceable() {
-    const PR_SET_PTRACER: usize = 0x5961_6d61;
-    // SAFETY: the call takes only numbers. A system without this rule does not know the option and returns an
-    // error.
-    let _ = unsafe { syscalls::syscall!(Sysno::prctl, PR_SET_PTRACER, usize::MAX) };
-}
-
-/// Leaves the parent's process group and terminal, so that signals to that group do not reach this process.
-pub fn leave_group() {
-    // SAFETY: the call takes no arguments.
-    let _ = unsafe { syscalls::syscall!(Sysno::setsid) };
-}
-
-/// Returns the number of this process's PID namespace; `None` if /proc does not show it.
-pub fn pid_namespace() -> Option<u64> {
-    let flags = libc::O_PATH | libc::O_CLOEXEC;
-    let file = call::open(c"/proc/self/ns/pid", flags, 0).map(Fd::keep).ok()?;
-    call::file_id(file.raw()).ok().map(|(_, inode)| inode)
-}
 
 /// Makes a child with a copy of this process's memory. Returns the child's id, and 0 in the child. The child's
 /// end raises no signal.

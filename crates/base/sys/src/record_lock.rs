@@ -28,22 +28,6 @@ pub fn take(fd: RawFd, byte: u64) -> Result<()> {
     ask(fd, libc::F_SETLK, &mut lock_of(libc::F_WRLCK, byte))
 }
 
-/// Like [`take`], but waits for the lock.
-///
-/// # Errors
-/// `EINTR` for a signal; other errors if the descriptor is invalid.
-pub fn wait(fd: RawFd, byte: u64) -> Result<()> {
-    ask(fd, libc::F_SETLKW, &mut lock_of(libc::F_WRLCK, byte))
-}
-
-/// Releases the lock on a byte.
-///
-/// # Errors
-/// Those of `fcntl`, if the descriptor is invalid.
-pub fn give_back(fd: RawFd, byte: u64) -> Result<()> {
-    ask(fd, libc::F_SETLK, &mut lock_of(libc::F_UNLCK, byte))
-}
-
 /// Takes the lock on a byte for the open file behind the descriptor, rather than for this process. The lock lasts
 /// until no process has a descriptor of this open file. So a child and an executed program keep it.
 ///

@@ -51,7 +51,8 @@ pub const WITHHELD: u32 = 1 << 21;
 /// Set after a thread died while it held the connection's lock. The next holder of the lock repairs the body.
 pub const TORN: u32 = 1 << 22;
 /// Set once a process has handed the connection to a relay process, which holds the connection in place of that
-/// process.
+/// process. Also set once a program has got the unread bytes in a Unix socket. Relatives that share the connection may
+/// then miss bytes.
 pub const RELAYED: u32 = 1 << 23;
 /// Set if the connection stays on its VI, but the kernel watches its kernel socket for epoll sets.
 pub const LEFT_TO_SETS: u32 = 1 << 24;

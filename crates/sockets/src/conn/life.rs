@@ -36,12 +36,9 @@ impl Conn {
         self.lock.begin_anew();
         self.approach.forget();
         self.news.clear();
-        self.rest.forget();
-        self.outlet.forget();
         self.choice.forget();
         self.put_by.forget();
         let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);
-        zero(&self.put_out);
         zero(&self.rx_tcp);
         zero(&self.tx_tcp);
         zero(&self.receive_timeout);
@@ -68,8 +65,6 @@ impl Conn {
         copy(&self.stay, &other.stay);
         self.rx_pins.copy_from(&other.rx_pins);
         self.tx_pins.copy_from(&other.tx_pins);
-        self.rest.copy_from(&other.rest);
-        self.outlet.copy_from(&other.outlet);
         self.set_tx(Tx::Back);
         self.set_rx(Rx::Back);
         for (to, from) in self.waiting.iter().zip(&other.waiting) {

@@ -32,7 +32,6 @@ mod shown;
 mod stay;
 pub(crate) mod unnamed;
 mod waiting;
-mod whereabouts;
 
 pub use activity::Activity;
 pub(crate) use approach::{Approach, Stage};
@@ -51,8 +50,6 @@ pub use own::{Failover, Handler, Own, Seen};
 pub(crate) use put_by::PutBy;
 pub(crate) use shown::FIELDS;
 use shown::Shown;
-pub(crate) use whereabouts::Kept;
-use whereabouts::Whereabouts;
 
 use crate::members::{self, COUNTERS};
 use core::cell::UnsafeCell;
@@ -163,13 +160,6 @@ pub struct Conn {
     pub(crate) choice: Choice,
     /// Id of the thread that is handing the connection to a relay; 0 if no thread is.
     pub(crate) relaying: AtomicU32,
-    /// The keeper's socket from which the family's processes receive the connection's last unread bytes
-    /// ([`crate::rest`]).
-    pub(crate) rest: Whereabouts,
-    /// The keeper's socket with bytes that a program has sent to the keeper. The keeper puts these bytes on TCP.
-    pub(crate) outlet: Whereabouts,
-    /// Number of bytes from `outlet` that the keeper has put on TCP.
-    pub(crate) put_out: AtomicU64,
     /// Reason for this end's fallback to TCP: a [`sovia_control::Reason`] plus one; 0 if this end has begun no
     /// fallback.
     pub(crate) leaves_for: AtomicU32,
@@ -237,12 +227,6 @@ impl Conn {
     pub(crate) fn is_going_back(&self) -> bool {
         let is_back = || self.rx() == Rx::Back && self.tx() == Tx::Back;
         self.phase() == Phase::Attached && (self.has(flag::FALLING_BACK) || is_back())
-    }
-
-    /// Returns true if a keeper holds unread bytes of the connection, or bytes that must still go on TCP
-    /// ([`crate::rest`]).
-    pub(crate) fn has_keeper(&self) -> bool {
-        self.rest.find().is_some() || self.outlet.find().is_some()
     }
 
     /// Returns true if the program has shut down the sending and the receiving half.

@@ -1,6 +1,6 @@
 //! Leaves data about connections to the program that this process executes.
 
-use super::program::{Target, program_of};
+use super::program::{Target, may_ignore_environment, program_of};
 use super::{Descriptors, outlasts_exec};
 use crate::conn::{Conn, Phase, flag};
 use crate::members::{LocksToLeave, Reserved};
@@ -47,7 +47,7 @@ struct LeftTo {
 /// program inherits. `target` names the program, and is called only if it may join the family.
 ///
 /// # Errors
-/// `ENOENT` if the program does not exist. The exec would fail with the same error.
+/// Those with which the exec would fail, if the program does not exist or is none.
 pub(super) fn leave<'a>(
     inherited: &Descriptors,
     target: impl FnOnce() -> Target<'a>,
@@ -58,18 +58,13 @@ pub(super) fn leave<'a>(
         return Ok(left);
     }
     let target = if family::file().is_some() { target() } else { Target::Unknown };
-    if let Target::Path(path) = target
-        && call::program_at(path) == Err(call::Errno::ENOENT)
-    {
-        return Err(libc::ENOENT);
-    }
+    let (is_command, program) = (matches!(target, Target::Command(_)), program_of(target)?);
     if process::has_shared() {
         // A child that runs on this process's memory may have its own descriptors of the connections, and no record
         // names such a child.
         other_families::spread(inherited);
         return Ok(left);
     }
-    let (is_command, program) = (matches!(target, Target::Command(_)), program_of(target));
     if let Some(program) = program.filter(|_| may_join(inherited)) {
         left.passed = pass(inherited, program, is_command);
     }
@@ -89,6 +84,7 @@ fn may_join(inherited: &Descriptors) -> bool {
         |what| call::soft_limit(what).is_none_or(|limit| limit == libc::RLIM_INFINITY);
     members::is_known()
         && inherited.len() <= CONNECTIONS_MAX
+        && !may_ignore_environment()
         // The program must be able to map the segments, which are large.
         && is_unlimited(libc::RLIMIT_AS)
         // The kernel would answer the write of a larger file with a signal.

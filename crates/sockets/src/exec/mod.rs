@@ -28,7 +28,6 @@ pub use leave::Left;
 pub use program::Target;
 
 use crate::Errno;
-use crate::conn::Conn;
 use crate::fallback::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{other_families, process, sets};
@@ -43,7 +42,8 @@ type Descriptors = SmallVec<[(i32, Ref); 4]>;
 /// the preparation. `target` names the program, and is called only if there may be a connection to pass on.
 ///
 /// # Errors
-/// `ENOENT` if there is no such program. Then all connections stay unchanged, and the caller need not try the exec.
+/// Those with which the exec would fail, if there is no such program. Then all connections stay unchanged, and the
+/// caller need not try the exec.
 pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errno> {
     let mut inherited = inherited();
     let left = leave::leave(&inherited, target)?;
@@ -85,15 +85,9 @@ fn outlasts_exec(fd: i32) -> bool {
     flags & libc::FD_CLOEXEC as usize == 0
 }
 
-/// Returns true if a program that inherits the connection would find other bytes on TCP than the bytes that this
-/// process receives.
-fn concerns(conn: &Conn) -> bool {
-    conn.phase().may_be_on_vi() || conn.has_keeper()
-}
-
 fn take_back(mut inherited: Descriptors, cause: Cause) {
     // The list also includes connections without a VI, which must not get a VI later. This process does not count
     // the bytes that the new program moves over TCP.
-    inherited.retain(|(_, at)| concerns(at.conn));
+    inherited.retain(|(_, at)| at.conn.phase().may_be_on_vi());
     fallback::all(&inherited, cause);
 }

@@ -4,11 +4,12 @@ use super::detach;
 use crate::conn::{Conn, Guard, flag};
 use crate::per_engine::per_engine;
 use crate::stats;
+use crate::stream::{self, Got};
 use crate::table::{self, Ref};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sync::{section, thread};
-use sovia_sys::call;
+use sovia_sys::{Fd, call};
 use std::sync::OnceLock;
 
 /// Makes the calling thread the one that hands the connection over to a relay. Returns false if another living
@@ -50,23 +51,11 @@ pub(super) fn hand_over(fd: i32, at: Ref) {
     }
 }
 
-/// Moves the unread bytes of a connection to a keeper. Takes the connection's guard and descriptor. Returns false if
-/// the bytes cannot be moved.
-pub(crate) type Keep<'k> = &'k dyn Fn(&mut Guard<'_>, i32) -> bool;
-
-/// Calls the given function once for each connection in turn. The function gets a [`Keep`], which moves the
-/// connection's unread bytes to a keeper.
-pub(crate) type WithKeepers = fn(&[(i32, Ref)], &mut dyn FnMut(Keep<'_>));
-
 /// Functions that start the helper processes of a fallback. A function with a result returns false if a process
 /// cannot start.
 pub(crate) struct Processes {
     /// Replaces every descriptor of a connection by a socket to a relay.
     pub relay: fn(i32, Ref) -> bool,
-    /// Starts keepers, which take over unread bytes ([`crate::rest`]).
-    pub with_keepers: WithKeepers,
-    /// Replaces descriptors that another program inherits by Unix sockets from which a keeper's bytes are read.
-    pub give: fn(&[(i32, Ref)]),
     /// Holds connections until they are back on TCP, while this process executes another program.
     pub accompany: fn(&[(i32, Ref)]) -> bool,
 }
@@ -79,4 +68,52 @@ per_engine! {
 /// Called once, when the engine starts.
 pub(crate) fn helped_by(processes: Processes) {
     let _ = PROCESSES.set(processes);
+}
+
+/// Moves the connection's next unread bytes into a Unix socket that replaces the connection. The program may have been
+/// notified of these bytes, so they must be in the socket at once. `fd` is a descriptor of the connection.
+pub(crate) fn put_unread(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
+    if !guard.conn.rx_pins.is_empty() {
+        // A thread is in the kernel's receive. The next bytes on TCP belong to this thread's call.
+        return;
+    }
+    let mut piece = vec![0u8; 64 << 10];
+    // Peek only if bytes are unread. At the end of the stream, a peek would take the error that the program must
+    // get.
+    while stream::unread(guard, fd).is_ok_and(|n| n > 0)
+        && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, (&mut piece[..]).into())
+    {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let put = call::send(socket.raw(), &piece[..n], flags).unwrap_or(0);
+        let mut left = put;
+        while left > 0
+            && let Got::Bytes(taken @ 1..) = stream::receive(guard, fd, (&mut piece[..left]).into())
+        {
+            left -= taken;
+        }
+        if put < n {
+            break;
+        }
+    }
+}
+
+/// Replaces a connection's descriptors by a Unix socket with the unread bytes of the stream. The calling process is a
+/// child of `vfork`, which runs on its parent's memory and can start no relay. It executes a program without the
+/// library. The peer has finished, and will read nothing that the program writes to the Unix socket. If the socket has
+/// no room for all bytes, the program gets `ECONNRESET` after the last byte.
+pub(super) fn give_unread(descriptors: impl Iterator<Item = i32>, at: Ref) {
+    let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
+    let (Ok((ours, theirs)), Some(mut guard)) = (pair, at.attached()) else { return };
+    let _ = call::setsockopt(ours.raw(), libc::SOL_SOCKET, libc::SO_SNDBUF, &(64 << 20));
+    let mut descriptors = descriptors.peekable();
+    let Some(&fd) = descriptors.peek() else { return };
+    guard.conn.set(flag::RELAYED);
+    put_unread(&ours, &mut guard, fd);
+    if stream::unread(&mut guard, fd).is_ok_and(|unread| unread > 0) {
+        // A Unix socket reports this error if the other end closes with bytes unread.
+        let _ = call::write(theirs.raw(), &[0]);
+    }
+    for fd in descriptors {
+        let _ = call::dup_onto(theirs.raw(), fd);
+    }
 }

@@ -30,9 +30,9 @@ mod wait;
 
 pub use cause::Cause;
 pub(crate) use coming::{before_close, go_on_coming, is_still_coming, pause, soon};
-pub(crate) use hand_over::{Keep, Processes, helped_by};
+pub(crate) use hand_over::{Processes, helped_by, put_unread};
 pub(crate) use settle::{concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets};
-pub(crate) use wait::{all, give};
+pub(crate) use wait::all;
 
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::pair;
@@ -50,7 +50,6 @@ use step::Step;
 /// would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
     take_back(fd, at, cause);
-    wait::give(&[(fd, at)], cause);
 }
 
 /// Moves a connection back to TCP before the descriptor `fd` is sent to another process on the socket `channel`. If

@@ -157,13 +157,6 @@ pub(super) fn stop_waiting(guard: &Guard<'_>) {
     }
 }
 
-/// Moves the receiving direction to TCP after a keeper has taken the VI's unread bytes ([`crate::rest`]). No more
-/// bytes come on the VI.
-pub(super) fn is_kept(guard: &mut Guard<'_>) {
-    guard.conn.clear(flag::RETURNING);
-    return_to_tcp(guard);
-}
-
 /// Moves the receiving direction to TCP for all later calls.
 fn return_to_tcp(guard: &mut Guard<'_>) {
     let conn = guard.conn;

@@ -1,13 +1,13 @@
 //! Waits until connections are back on TCP, or cannot return to TCP.
 
 use super::coming::COMING;
-use super::hand_over::{Keep, PROCESSES, hand_over, hands_over};
+use super::hand_over::{PROCESSES, give_unread, hand_over, hands_over};
 use super::patience::{self, Patience};
 use super::step::{self, Step, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
 use crate::conn::{Bell, Guard, Phase, flag};
 use crate::stream::returned::{self, DRAIN_NS, Debt};
-use crate::stream::{ending, failover, leaving, listeners};
+use crate::stream::{self, ending, failover, leaving, listeners};
 use crate::table::{self, Ref};
 use crate::{meeting, process};
 use core::sync::atomic::Ordering;
@@ -23,8 +23,8 @@ type Coming = (i32, Ref, Patience);
 struct Round {
     /// Indices of the pairs whose connections have returned to TCP in this round.
     back: Vec<u32>,
-    /// Connections whose unread bytes must go to keepers.
-    staying: Vec<Coming>,
+    /// Connections whose unread bytes the new program of a child of `vfork` must get.
+    given: Vec<Ref>,
     over: Vec<(i32, Ref)>,
     left: Vec<(i32, Ref)>,
 }
@@ -36,7 +36,8 @@ impl Round {
         match *visit {
             Visit::Waits(..) => return true,
             Visit::Back(pair) => self.back.push(pair),
-            Visit::Stays => self.staying.push(coming),
+            Visit::Gives if self.given.iter().all(|other| !other.same(at)) => self.given.push(at),
+            Visit::Gives => {}
             Visit::Settled => {}
             Visit::Left => self.left.push((fd, at)),
             Visit::HandsOver => self.over.push((fd, at)),
@@ -64,7 +65,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         // again.
         let mut last = None;
         coming.retain(|&one| {
-            let visit = visit(one, cause, None, &waits);
+            let visit = visit(one, cause, &waits);
             last = match visit {
                 Visit::Waits(bell, before) => Some((bell, before)),
                 _ => None,
@@ -73,17 +74,14 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         });
         if let Some((bell, before)) = last
             && round.over.is_empty()
-            && round.staying.is_empty()
         {
             let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
         }
         drop(waits);
-        let staying = core::mem::take(&mut round.staying);
-        visit_with_keepers(&staying, cause, |one, visit| {
-            if round.goes_on(one, &visit) {
-                coming.push(one);
-            }
-        });
+        for at in round.given {
+            let same = connections.iter().filter(|(_, other)| other.same(at));
+            give_unread(same.map(|(fd, _)| *fd), at);
+        }
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
         left.append(&mut round.left);
         // Restart the time limit of each peer that has moved a connection back in this round.
@@ -94,7 +92,6 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         }
     }
     go_on_without(&left, cause);
-    give(connections, cause);
 }
 
 /// Leaves connections whose peers are stopped to a process of the library or to the progress thread. That process
@@ -110,31 +107,6 @@ fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
     }
 }
 
-/// Returns true if the keepers' Unix sockets must replace the descriptors of connections with unread bytes. Such
-/// descriptors go to another program, or this process can no longer query keepers. A process that spawns a program
-/// keeps its descriptors, and the program gets them unchanged.
-fn gives_ends(cause: Cause) -> bool {
-    match cause {
-        Cause::Exec
-        | Cause::Passed
-        | Cause::PassedOnRecord
-        | Cause::Credentials
-        | Cause::Filter => true,
-        Cause::Spawn => process::is_borrowed(),
-        _ => false,
-    }
-}
-
-/// Replaces the descriptors of connections that have a keeper by the keeper's Unix sockets, if the cause requires
-/// this ([`gives_ends`]). From now on, the holder of the descriptors cannot query keepers.
-pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
-    if gives_ends(cause)
-        && let Some(processes) = PROCESSES.get()
-    {
-        (processes.give)(descriptors);
-    }
-}
-
 /// Returns true if the program that gets the connection will most likely use the connection, rather than a relative
 /// of this process. A child of `vfork` passes to its program every descriptor that its parent has not closed, so
 /// the child's exec does not count.
@@ -146,18 +118,9 @@ fn becomes_others(cause: Cause) -> bool {
     }
 }
 
-/// Starts keepers for the connections in `staying`, and visits each connection again with a function that moves its
-/// unread bytes to its keeper. Passes the result of each visit to `takes`.
-fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Coming, Visit<'_>)) {
-    let Some(processes) = PROCESSES.get().filter(|_| !staying.is_empty()) else { return };
-    let connections: Vec<(i32, Ref)> = staying.iter().map(|&(fd, at, _)| (fd, at)).collect();
-    let waits = Waits::begin(false);
-    let mut one_by_one = staying.iter();
-    (processes.with_keepers)(&connections, &mut |keep| {
-        if let Some(&one) = one_by_one.next() {
-            takes(one, visit(one, cause, Some(keep), &waits));
-        }
-    });
+/// Returns true if another program or process gets the connection, which may be the one that reads the unread bytes.
+fn is_for_other_programs(cause: Cause) -> bool {
+    matches!(cause, Cause::Exec | Cause::Passed | Cause::PassedOnRecord)
 }
 
 /// Waits until one connection is back on TCP, or cannot return to TCP.
@@ -167,14 +130,12 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
     while goes_on {
         let mut round = Round::default();
         let waits = Waits::begin(false);
-        let visit = visit(one, cause, None, &waits);
+        let visit = visit(one, cause, &waits);
         goes_on = round.goes_on(one, &visit);
         if let Visit::Waits(bell, before) = visit {
             let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
         }
         drop(waits);
-        let staying = core::mem::take(&mut round.staying);
-        visit_with_keepers(&staying, cause, |one, visit| goes_on = round.goes_on(one, &visit));
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
         go_on_without(&round.left, cause);
     }
@@ -186,8 +147,8 @@ enum Visit<'w> {
     Waits(&'w Bell, u32),
     /// The connection is back on TCP. Contains the index of the pair that the connection was on.
     Back(u32),
-    /// The unread bytes must go to a keeper.
-    Stays,
+    /// The program of a child of `vfork` must get the unread bytes.
+    Gives,
     /// The connection stays on its VI, or another thread has continued the fallback.
     Settled,
     /// The fallback continues when the peer acts. Either the peer is stopped, and relatives of this process share the
@@ -218,14 +179,8 @@ fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::DEAD | flag::REFLECTED) || meeting::peer_is_held(guard.conn, fd)
 }
 
-/// Takes one step of a connection's fallback. `keep` moves the unread bytes to a keeper. `keep` is `None` in the
-/// first visit, before a keeper has been started.
-fn visit<'w>(
-    (named, at, patience): Coming,
-    cause: Cause,
-    keep: Option<Keep<'_>>,
-    waits: &'w Waits,
-) -> Visit<'w> {
+/// Takes one step of a connection's fallback.
+fn visit<'w>((named, at, patience): Coming, cause: Cause, waits: &'w Waits) -> Visit<'w> {
     let conn = at.conn;
     // Without a guard, the connection has no VI here any more: another thread has ended the fallback or closed the
     // connection.
@@ -238,17 +193,6 @@ fn visit<'w>(
     if came == Step::Waits && patience.is_used() && !may_answer(&guard, fd) {
         ending::died(&mut guard);
         came = step_or_end(&mut guard, fd);
-    }
-    if came == Step::Stays && gives_ends(cause) && is_others(conn) {
-        // Both a relative and the program may have to read the unread bytes, so a keeper must hold the bytes.
-        match keep {
-            None if PROCESSES.get().is_some() => return Visit::Stays,
-            Some(keep) if keep(&mut guard, named) => {
-                step::is_kept(&mut guard);
-                came = step_or_end(&mut guard, fd);
-            }
-            _ => {}
-        }
     }
     match came {
         Step::Over => {
@@ -263,7 +207,8 @@ fn visit<'w>(
         Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
         Step::Stays | Step::Waits => {
             // If relatives share the connection, start no relay: a relay would take bytes that a relative may have
-            // to read. The relatives continue to read, on the VI or on TCP, where remaining bytes arrive.
+            // to read. The relatives continue to read, on the VI or on TCP, where remaining bytes arrive. But if
+            // another program gets the connection, the program must find the bytes.
             let is_left_to_others = !cause.leaves_everything() && is_others(conn);
             if is_left_to_others && becomes_others(cause) && failover::misleads(&guard) {
                 // End the connection with an error, because the program would read wrong bytes from the socket.
@@ -272,6 +217,14 @@ fn visit<'w>(
                 detach(at);
                 return Visit::Settled;
             }
+            let needs_bytes = came == Step::Stays
+                && is_for_other_programs(cause)
+                && stream::unread(&mut guard, fd).is_ok_and(|unread| unread > 0);
+            if needs_bytes && is_left_to_others && process::is_borrowed() {
+                give_up(&mut guard, came);
+                return Visit::Gives;
+            }
+            let is_left_to_others = is_left_to_others && !needs_bytes;
             if is_left_to_others && (came == Step::Stays || !leaving::awaits_answer(&guard)) {
                 give_up(&mut guard, came);
                 return Visit::Settled;

@@ -78,7 +78,6 @@ fn is_whole(at: Ref) -> bool {
         && conn.is_generation(at.generation)
         && conn.is_the_familys()
         && !conn.has(OVER)
-        && !conn.has_keeper()
         && conn.choice.get().is_none()
 }
 

@@ -9,7 +9,7 @@ use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
 use crate::{
     Outcome, fallback, family, keepalive, kernel_sockets, linger, meeting, members, other_families,
-    pair, process, rest, sets, stream,
+    pair, process, sets, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -260,9 +260,6 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         // Give the rendezvous up, because few bytes are still to come. A later rendezvous would have to report this
         // shutdown.
         meeting::shut(at);
-    }
-    if how != libc::SHUT_RD {
-        rest::come_after(conn, fd, false)?;
     }
     if conn.phase() != Phase::Attached {
         return kernel();

@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::{self, Ref};
-use crate::{Errno, Outcome, keepalive, kernel_sockets, options, rest, stream};
+use crate::{Errno, Outcome, keepalive, kernel_sockets, options, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 
@@ -17,9 +17,6 @@ pub fn nonblocking(at: Ref, on: bool) {
 
 /// Does `FIONREAD`. `kernel` makes the program's own call.
 pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
-    if at.conn.rest.find().is_some() {
-        return Ok(rest::unread(at.conn));
-    }
     if at.conn.phase() != Phase::Attached {
         return kernel();
     }

@@ -250,12 +250,6 @@ pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
     is_on_vi(guard) && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
-/// Returns true if the peer has announced that its stream ends on the VI. Unlike [`is_announced`], does not check
-/// whether this end still receives on the VI.
-pub(crate) fn is_all_on_vi(guard: &Guard<'_>) -> bool {
-    rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
-}
-
 /// Returns true if this end receives on the VI, or will receive there after the sender's switch.
 fn is_on_vi(guard: &Guard<'_>) -> bool {
     match guard.conn.rx() {

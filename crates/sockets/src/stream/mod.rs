@@ -277,12 +277,6 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         guard.conn.set(flag::LEFT_VI);
         guard.conn.set_tx(Tx::Back);
     }
-    if guard.conn.rest.find().is_some() {
-        // A keeper process has taken over the unread bytes of the VI ([`crate::rest`]), so this end receives on
-        // TCP.
-        guard.conn.clear(flag::RETURNING);
-        guard.conn.set_rx(Rx::Back);
-    }
     // The dead thread may have sent or taken bytes without notifying the peer.
     tell_reader(guard);
     tell_writer(guard);

@@ -12,7 +12,7 @@ use super::{
     word,
 };
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
-use crate::errno;
+use crate::{errno, process};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
@@ -186,9 +186,13 @@ fn end(conn: &Conn, fd: i32) -> Got {
     }
 }
 
-/// Returns the result of a receive after the peer's FIN on the VI. This is an error only if this end has shut its
-/// receiving half and the kernel socket was reset.
+/// Returns the result of a receive after the peer's FIN on the VI. This is an error if a relay may have taken bytes
+/// that a relative of this process had to read: the stream must not look complete. It is also an error if this end has
+/// shut its receiving half and the kernel socket was reset.
 pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
+    if conn.has(flag::RELAYED) && !process::is_relay() {
+        return Got::Failed(libc::ECONNRESET);
+    }
     match conn.has(flag::SHUT_RD).then(|| kernel_socket(fd)) {
         None | Some(Got::Nothing) => Got::End,
         Some(found) => found,

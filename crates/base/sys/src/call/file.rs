@@ -86,9 +86,9 @@ pub fn is_there(path: &core::ffi::CStr) -> bool {
     stat_with(path, libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT).is_ok()
 }
 
-/// Returns true if a path leads to a file.
-pub fn exists(path: &core::ffi::CStr) -> bool {
-    stat(path).is_ok()
+/// Returns device and inode of the file that a path leads to.
+pub fn file_at(path: &core::ffi::CStr) -> Result<(u64, u64)> {
+    stat(path).map(|st| (st.st_dev, st.st_ino))
 }
 
 /// Returns device and inode of the executable file that a path leads to. Also returns whether a process that

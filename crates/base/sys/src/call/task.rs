@@ -29,6 +29,11 @@ pub fn getegid() -> u32 {
     sys!(getegid).map_or(u32::MAX, |n| n as u32)
 }
 
+/// Returns the real group id of the calling thread.
+pub fn getgid() -> u32 {
+    sys!(getgid).map_or(u32::MAX, |n| n as u32)
+}
+
 /// Returns the number of page faults of the calling thread; `None` if the kernel does not report it.
 pub fn faults_of_thread() -> Option<i64> {
     // SAFETY: all-zero bytes are a valid rusage, which consists of numbers.

@@ -5,7 +5,6 @@
 //! buffers. `rest` receives from a keeper.
 
 mod parts;
-mod rest;
 
 use super::transfer::{Flags, back, deadline, keep_error, make};
 use super::{again, keep};
@@ -115,14 +114,11 @@ fn receive_generally(
         }
         _ => {
             let kernel = || again::on_tcp(fd, at, kernel);
-            return rest::receive(fd, at, parts, flags).unwrap_or_else(kernel);
+            return kernel();
         }
     };
     if conn.rx() == Rx::Back {
         fallback::settle(at);
-        if let Some(result) = rest::receive(fd, at, parts, flags) {
-            return result;
-        }
         // Make the kernel's call only without a VI. A thread that sleeps in this call and a relay would read the
         // same bytes.
         if !conn.is_attached() {
@@ -138,7 +134,6 @@ fn receive_generally(
         && !flags.peek
         && !flags.wait_all
         && let Some(mut guard) = at.attached()
-        && conn.rest.find().is_none()
     {
         match stream::receive(&mut guard, table::current(fd, at), *part) {
             Got::Bytes(n) => return Ok(n),
@@ -193,12 +188,7 @@ fn receive_slowly(
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     let (mut done, mut has_looked) = (0, false);
     loop {
-        let mut is_kept = false;
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
-            if conn.rest.find().is_some() {
-                is_kept = true;
-                return Some(Ok(0));
-            }
             let fd = keep::descriptor(fd, at);
             if wanted == 0 && core::mem::replace(&mut has_looked, true) {
                 // A receive of no bytes is complete when the wait ends for any reason. A later call returns an
@@ -234,9 +224,7 @@ fn receive_slowly(
             Ok(result) => result,
             Err(Ended::Plain) if done == 0 => {
                 let now = keep::descriptor(fd, at);
-                return rest::receive(now, at, parts, flags).unwrap_or_else(|| {
-                    if now == fd { kernel() } else { receive_plainly(now, parts, flags) }
-                });
+                return if now == fd { kernel() } else { receive_plainly(now, parts, flags) };
             }
             Err(Ended::Plain) => return Ok(done),
             Err(Ended::Failed(libc::EAGAIN | libc::EINTR)) if patient && wanted == 0 => {
@@ -244,9 +232,6 @@ fn receive_slowly(
             }
             Err(Ended::Failed(e)) => Err(e),
         };
-        if is_kept && done == 0 {
-            return rest::receive(fd, at, parts, flags).unwrap_or_else(kernel);
-        }
         match result {
             Ok(n) if flags.peek => {
                 if !flags.wait_all || !patient || n == wanted {

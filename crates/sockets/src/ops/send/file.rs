@@ -24,8 +24,8 @@ pub fn send_file(
     wait::cancellation_point();
     let since = Moment::now();
     // If another thread switches the path before the kernel's call, send the file over the VI.
-    let asked = send_off_vi(fd, at, || count, Flags::default(), kernel)
-        .or_else(|kernel| send_on_tcp(fd, at, count, kernel));
+    let asked =
+        send_off_vi(fd, at, || count, kernel).or_else(|kernel| send_on_tcp(fd, at, count, kernel));
     let kernel = match asked {
         Ok(result) => return result,
         Err(kernel) => kernel,

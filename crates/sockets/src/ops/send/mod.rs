@@ -21,7 +21,6 @@ use super::again;
 use super::transfer::{Flags, back, make};
 use crate::conn::{INLINE_MAX, Phase, flag};
 use crate::fallback;
-use crate::rest::come_after;
 use crate::stream::{self, Put, ending};
 use crate::table::{self, Ref};
 use crate::{Outcome, kernel_sockets, meeting, wait};
@@ -117,7 +116,7 @@ fn send_begun(
     if conn.phase() == Phase::Candidate && length(parts) > LONG {
         return send_long(fd, at, parts, flags, begun);
     }
-    let kernel = match send_off_vi(fd, at, || length(parts), flags, kernel) {
+    let kernel = match send_off_vi(fd, at, || length(parts), kernel) {
         Ok(result) => return result,
         Err(kernel) => kernel,
     };
@@ -175,18 +174,12 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     fd: i32,
     at: Ref,
     total: impl FnOnce() -> usize,
-    flags: Flags,
     kernel: K,
 ) -> Result<Outcome, K> {
     let conn = at.conn;
     let phase = conn.phase();
     if phase != Phase::Attached
         && let Some(error) = ending::send_error(conn)
-    {
-        return Ok(Err(error));
-    }
-    if phase != Phase::Candidate
-        && let Err(error) = come_after(conn, fd, flags.dont_wait)
     {
         return Ok(Err(error));
     }
