@@ -1,6 +1,6 @@
 //! Streams that several processes share, inherit and hand to each other.
 
-use sovia_tests::{Scenario, scenarios};
+use sovia_tests::{Pairing, Scenario, scenarios};
 
 scenarios!("fork":
     workers_share_a_listener,
@@ -130,6 +130,24 @@ scenarios!("inheritance":
     lines_of_a_server_of_inetds,
     a_server_of_inetds_is_killed,
 );
+
+/// Programs that load the library continue on the VI: no connection goes back to TCP.
+#[test]
+fn programs_stay_on_their_vi() {
+    for (app, case) in [
+        ("inheritance", "a_program_on_its_vi_that_becomes_another"),
+        ("inheritance", "a_client_on_its_vi_becomes_another"),
+        ("inheritance", "a_child_of_a_server_on_its_vi_becomes_another"),
+        ("exec", "many_unread_bytes_cross_an_exec"),
+        ("exec", "an_exec_while_the_peer_is_stopped"),
+        ("rest", "children_take_parts_of_it"),
+    ] {
+        for (role, outcome) in Scenario::c(app, case).observe(Pairing::SOVIA).ends {
+            let stays = outcome.stderr.contains("sovia: stayed on TCP: 0");
+            assert!(stays, "{case}, {role}: {}", outcome.stderr);
+        }
+    }
+}
 
 // Another process has the connection as well, or may have it for all that is known.
 scenarios!("inheritance", Scenario::may_stay_on_tcp:
