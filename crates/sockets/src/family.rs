@@ -185,8 +185,8 @@ pub(crate) fn join(records: Fd, base: usize, place: u32, locks: Fd, locks_id: u6
     let Ok(mapping) = Mapping::for_family_at(base, records.raw(), files::LEN as usize) else {
         return false;
     };
-    // SAFETY: the mapping is as long as a First, and the file contains one: only `map` makes files with these seals
-    // and this length, and the caller has checked that the same build of the library has made the file.
+    // SAFETY: the mapping is as long as a First. The caller has checked that a process with the same build of the library
+    // has left the file for this program. Only `map` makes such files, and they contain a First.
     let first: &'static First = unsafe { &*mapping.base().cast() };
     core::mem::forget(mapping);
     files::keep(0, records, None);

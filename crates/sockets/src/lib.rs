@@ -9,19 +9,19 @@
 //! its own line. `tests/layers.rs` checks this order.
 //! - [`native`]: calls beyond libc's, for programs written for Sovia; `engine`: start and end of Sovia in a
 //!   process.
-//! - `fork`; `progress`: watches kernel sockets; `relay`: keeps a stream whose peer has left; `keeper`: holds
-//!   unread bytes for several processes.
+//! - `fork`; `progress`: watches kernel sockets; `relay`: keeps a stream whose peer has left.
 //! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops.
 //! - [`epoll`]: the epoll calls; [`loan`]: pool slots, lent to the program.
 //! - [`ops`]: one module for each family of libc calls.
-//! - [`fallback`]: moves a connection from its VI back to TCP.
+//! - [`exec`]: programs that this process executes, and their connections; [`fallback`]: moves a connection from its
+//!   VI back to TCP.
 //! - [`meeting`]: how the two ends of a connection find each other and make a VI.
 //! - `sets`: connections in epoll instances; `handler`: threads that handle messages; [`wait`]: waits for one
 //!   connection.
 //! - [`stream`]: sends and receives on TCP and on the VI.
 //! - `kernel_sockets`: requests to the thread that watches kernel sockets; [`pair`]: a peer process, and the
 //!   segment shared with this peer.
-//! - [`config`], [`protocol`]: settings; `rest`: the socket from which a keeper's unread bytes come.
+//! - [`config`], [`protocol`]: settings; [`other_families`]: connections that other families have sent.
 //! - [`table`]: descriptors that Sovia serves; [`family`]: connections, in memory that forked processes share;
 //!   [`conn`]: one connection.
 //! - `closer`: closes descriptors from unknown processes; `peers`: reports deaths of peers.

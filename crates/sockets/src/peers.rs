@@ -32,8 +32,8 @@ per_engine! {
 struct Own {
     /// The pidfd and the pipe's reading end of this process, once it has made them.
     notices: Option<[Fd; NOTICES]>,
-    /// Writing ends of pipes, which stay open until the process ends or leaves its peers: the end of this process's
-    /// pipe, and the ends that its ancestors have made.
+    /// Writing ends of pipes, which stay open until the process ends or leaves its peers. These are the end of this
+    /// process's pipe, and the ends that its ancestors have made.
     lives: Vec<Fd>,
 }
 

@@ -5,8 +5,7 @@
 //! family, because forked processes share sockets. The engine uses the counts in the record as its own, and copies
 //! nothing for readers. The file's schema (its [`Legend`]) gives the position of each word in a record. A reader
 //! opens the file through `/proc/PID/fd`. The kernel allows this to the process's user and to root
-//! (`PTRACE_MODE_READ`). The file is sealed, so that readers cannot write to it. The file exists as long as a
-//! process has it open.
+//! (`PTRACE_MODE_READ`). The file's size is sealed. The file exists as long as a process has it open.
 //!
 //! ```text
 //! file:   ... | schema at AT | ... | records: COUNT times STRIDE bytes | ... | totals, in a family's first file

@@ -5,7 +5,7 @@
 //! the holder of the connection's lock may use the [`Body`].
 //!
 //! - `life`: begins and ends a connection in its slot; `flag`: the flags; `stay`: why a connection stays on TCP;
-//! - `handed`: programs outside the family that have got the socket; `whereabouts`: sockets that a keeper holds;
+//! - `handed`: programs outside the family that have got the socket;
 //! - `unnamed`: connections that this process holds without an entry in their `holders` word;
 //! - `locked`: the lock; `biased`: a fast path to the lock, for the thread that has the lock's bias;
 //! - `body`, `own`, `copies`: data that only the lock's holder uses; `activity`: how long a direction has carried

@@ -13,8 +13,7 @@ use sovia_control::inheritance::{
 };
 use sovia_sys::{Fd, build, call};
 
-/// Flags that rule out that a program takes over a connection on a VI: a part of the connection belongs to this
-/// process or its peer's agent.
+/// Flags of connections that stay behind, because a part of the connection belongs to this process or to an agent.
 const OWN_PART: u32 = flag::CORRUPT
     | flag::HANDLED
     | flag::NOTIFIED

@@ -4,20 +4,21 @@
 //! the family's records and the segments of its connections at their addresses, and continues on the VIs. The peer
 //! notices nothing. Unread bytes, the peer's death and the relatives' copies of the connection are as after a fork.
 //!
-//! 1. Before the exec, this process reserves a process slot for the program, and names the slot among the holders of
-//!    each connection that the program inherits. It writes the data about these connections to a memory file, and
-//!    lets the exec keep that file and the descriptors that the data names (`leave.rs`; for the form see
-//!    [`sovia_control::inheritance`]).
+//! 1. Before the exec, this process reserves a process slot for the program. It names the slot among the holders of
+//!    each connection that the program inherits. It writes the data about these connections to a memory file
+//!    (`leave.rs`; for the form see [`sovia_control::inheritance`]). The exec keeps this file, and the descriptors that
+//!    the data names.
 //! 2. The slot's lock belongs to an open file that only the program gets. So the family knows at any moment whether
 //!    the program, or the process that executes it, still lives ([`crate::members::Reserved`]).
 //! 3. The exec ends this process as a member of the family: the kernel releases its lock. Connections that the program
 //!    does not inherit are then closed, like those of a process that has died.
 //! 4. At its start, the program takes the data and the slot (`join.rs`).
 //!
-//! All other connections that a program inherits fall back to TCP before the exec ([`crate::fallback`]): those of a
-//! program without the library, and those with a part that belongs to this process, such as a handler thread. A
-//! program that `posix_spawn`, `system` or `popen` starts gets all its connections on TCP. Its parent runs on and may
-//! start another program at the same moment, and neither of the two would know which descriptors are for it.
+//! All other connections that a program inherits fall back to TCP before the exec ([`crate::fallback`]). These are the
+//! connections of a program without the library. They are also connections with a part that belongs to this process,
+//! such as a handler thread. A program that `posix_spawn`, `system` or `popen` starts gets all its connections on TCP.
+//! Its parent runs on and may start another program at the same moment. Neither of the two would know which descriptors
+//! are for it.
 
 mod join;
 mod leave;

@@ -91,8 +91,8 @@ fn beginning_of<'a>(path: &CStr, room: &'a mut [u8; BEGINNING]) -> Option<&'a [u
     Some(&room[..len])
 }
 
-/// Returns true if a file that begins with these bytes is a program for this machine whose ELF interpreter is glibc's
-/// dynamic linker, which loads the libraries that LD_PRELOAD names. musl's linker cannot load the library.
+/// Returns true if a file that begins with these bytes is a program for this machine with glibc's dynamic linker as its
+/// ELF interpreter. This linker loads the libraries that LD_PRELOAD names. musl's linker cannot load the library.
 fn loads_libraries(file: &[u8]) -> bool {
     const INTERPRETER: u32 = 3;
     let (machine, linker): (u16, &[u8]) = match cfg!(target_arch = "x86_64") {
@@ -155,7 +155,7 @@ mod tests {
         let mut other = glibcs.clone();
         other[at..at + 8].copy_from_slice(b"/ld-musl");
         assert!(!loads_libraries(&other));
-        // No prefix or damaged header makes the check panic.
+        // No prefix or corrupt header makes the check panic.
         for len in 0..glibcs.len() {
             loads_libraries(&glibcs[..len]);
             let mut torn = glibcs.clone();

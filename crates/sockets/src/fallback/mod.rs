@@ -2,8 +2,8 @@
 //! socket.
 //!
 //! Both directions of a connection return to the kernel socket ([`sovia_proto::path`], steps 4 and 5). A fallback
-//! comes before an exec, and before a descriptor becomes standard input or goes to another process. A call that
-//! Sovia does not carry also causes a fallback.
+//! comes before the exec of a program that cannot join the family ([`crate::exec`]), and before a descriptor goes to
+//! another process. A call that Sovia does not carry also causes a fallback.
 //!
 //! - In the sending direction, this end stops sending on the VI, and sends on TCP from then on.
 //! - In the receiving direction, this end revokes the grant, and the peer stops sending on the VI. The kernel must
@@ -14,8 +14,8 @@
 //! - The peer may be unable to put the bytes on TCP, because it is dead or has closed its side. Or the peer may be
 //!   stopped for more than two seconds. Then a relay takes over: a small forked process that keeps the connection.
 //!   A Unix socket to the relay replaces the program's descriptors. If forked relatives share the connection, there
-//!   is no relay. The connection stays unchanged, and the relatives read the bytes on the VI. If a relative
-//!   executes or starts a program, a keeper lets the program and the relatives share the unread bytes (`rest`).
+//!   is no relay. The connection stays unchanged, and the relatives read the bytes on the VI. But if another program
+//!   gets the connection, a relay takes the unread bytes for this program.
 //!
 //! Any thread can continue a fallback: see `step`.
 

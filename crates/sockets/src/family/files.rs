@@ -1,8 +1,8 @@
 //! Files that contain the family's memory. Other processes can read this memory in the files
 //! ([`sovia_control::board`]).
 //!
-//! The first file is also used for inheritance. A program may inherit a connection by exec, or receive it in a
-//! message. The first file shows this program which processes hold the connection ([`crate::other_families`]). After a
+//! The first file also goes to programs that this process executes ([`crate::exec`]). And it shows a process that
+//! receives a connection in a message which processes hold the connection ([`crate::other_families`]). After a
 //! change in `credentials`, a process's files are only for readers.
 
 use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};

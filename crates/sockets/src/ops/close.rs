@@ -55,7 +55,7 @@ pub fn disconnect(fd: i32, at: Ref) {
         || conn.waiting_here() != 0
         || table::references(at.index) != 1
     {
-        // Drop the unread bytes for all holders. If not, and if the peer has ended, a relay or a keeper would keep
+        // Drop the unread bytes for all holders. If not, and if the peer has ended, a relay would keep
         // them for the next association.
         drop_unread(fd, at);
         fallback::now(fd, at, Cause::Call);

@@ -187,7 +187,7 @@ fn end(conn: &Conn, fd: i32) -> Got {
 }
 
 /// Returns the result of a receive after the peer's FIN on the VI. This is an error if a relay may have taken bytes
-/// that a relative of this process had to read: the stream must not look complete. It is also an error if this end has
+/// that a relative of this process had to read. The stream must not look complete. It is also an error if this end has
 /// shut its receiving half and the kernel socket was reset.
 pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
     if conn.has(flag::RELAYED) && !process::is_relay() {

@@ -1,9 +1,9 @@
 //! Addresses of shared memory, which a program must be able to map again after an exec.
 //!
-//! The shared memory contains addresses of itself, so all its processes map it at the same address. A process that
-//! executes another program starts with an empty address space, in which the kernel and the dynamic linker choose
-//! random addresses for the program, its heap, its stack and its libraries. They choose none in this area. So a
-//! mapping in this area can have the same address in the next program.
+//! The shared memory contains addresses of itself, so all its processes map it at the same address. After an exec the
+//! address space is empty. The kernel and the dynamic linker choose random addresses for the program, its heap, its
+//! stack and its libraries. They choose none in this area. So a mapping in this area can have the same address in the
+//! next program.
 
 use crate::call;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 //!
 //! A call first tries to receive one packet on the fast path. Then the call receives bytes that have already
 //! arrived. If there are none, the call waits. On TCP, the kernel receives the bytes. `parts` fills the program's
-//! buffers. `rest` receives from a keeper.
+//! buffers.
 
 mod parts;
 
