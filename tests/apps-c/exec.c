@@ -272,6 +272,67 @@ static void becomes_plain_unread(struct peer *p) {
     die("exec");
 }
 
+static void sends_more_than_fits(struct peer *p) {
+    send_pattern(p->fd, 0, 3000, 3000);
+    meet(p);
+    send_pattern(p->fd, 3000, 40000000, 10000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// More is unread than the sockets take, and the sender waits for room.
+static void lets_it_fill(struct peer *p) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    nap(300);
+}
+
+static void becomes_plain_with_much_unread(struct peer *p) {
+    char *nothing[] = {NULL};
+    lets_it_fill(p);
+    execve(p->self, again(p, "drain", 1000), nothing);
+    die("exec");
+}
+
+static void a_plain_child_reads_it(struct peer *p, bool by_vfork) {
+    char *nothing[] = {NULL}, **arguments = again(p, "drain", 1000);
+    lets_it_fill(p);
+    pid_t child = by_vfork ? vfork() : MUST(fork());
+    if (child == 0) {
+        execve(p->self, arguments, nothing);
+        _exit(99);
+    }
+    CALL(close(p->fd));
+    reap("child", child);
+}
+
+static void a_forked_plain_child_reads_it(struct peer *p) { a_plain_child_reads_it(p, false); }
+static void a_vforked_plain_child_reads_it(struct peer *p) { a_plain_child_reads_it(p, true); }
+
+static void a_receiver_reads_it(struct peer *p) {
+    int ways[2];
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ways));
+    lets_it_fill(p);
+    fflush(stdout);
+    pid_t receiver = MUST(fork());
+    if (receiver == 0) {
+        close(p->fd);
+        drain_to_eof(take_over(ways[1], 0), 1000);
+        fflush(stdout);
+        _exit(0);
+    }
+    hand_over(ways[0], p->fd);
+    CALL(close(p->fd));
+    reap("receiver", receiver);
+}
+
+static void runs_a_command_amid_it(struct peer *p) {
+    lets_it_fill(p);
+    CALL(system("true"));
+    drain_to_eof(p->fd, 1000);
+}
+
 // What was sent and not yet read arrives, though the sender becomes another.
 static void sends_then_becomes(struct peer *p) {
     send_pattern(p->fd, 0, 2000000, 50000);
@@ -488,6 +549,11 @@ static const struct scenario scenarios[] = {
     {"a_super_server_hands_streams_to_cat", inetd, visits_inetd, RAW},
     {"becoming_a_program_without_the_library", answers, becomes_plain},
     {"unread_bytes_for_a_program_without_the_library", sends_across_exec, becomes_plain_unread},
+    {"much_unread_for_a_program_without_the_library", sends_more_than_fits, becomes_plain_with_much_unread},
+    {"much_unread_for_a_child_without_the_library", sends_more_than_fits, a_forked_plain_child_reads_it},
+    {"much_unread_for_a_vforked_child_without_the_library", sends_more_than_fits, a_vforked_plain_child_reads_it},
+    {"much_unread_for_a_process_that_receives_the_stream", sends_more_than_fits, a_receiver_reads_it},
+    {"a_command_runs_amid_much_unread", sends_more_than_fits, runs_a_command_amid_it},
     {"what_was_sent_before_an_exec_arrives", reads_after_a_while, sends_then_becomes},
     {"close_on_exec_ends_the_stream", answers, closes_on_exec},
     {"an_exec_that_fails", answers, fails_to_exec},

@@ -63,6 +63,11 @@ scenarios!("exec":
     leaving_the_library_while_the_peer_computes,
     becoming_a_program_without_the_library,
     unread_bytes_for_a_program_without_the_library,
+    much_unread_for_a_program_without_the_library,
+    much_unread_for_a_child_without_the_library,
+    much_unread_for_a_vforked_child_without_the_library,
+    much_unread_for_a_process_that_receives_the_stream,
+    a_command_runs_amid_much_unread,
     what_was_sent_before_an_exec_arrives,
     close_on_exec_ends_the_stream,
     an_exec_that_fails,
@@ -145,6 +150,22 @@ fn programs_stay_on_their_vi() {
         for (role, outcome) in Scenario::c(app, case).observe(Pairing::SOVIA).ends {
             let stays = outcome.stderr.contains("sovia: stayed on TCP: 0");
             assert!(stays, "{case}, {role}: {}", outcome.stderr);
+        }
+    }
+}
+
+/// The peer puts the unread bytes on TCP as the reader makes room. No process of the library has to stand in.
+#[test]
+fn much_unread_needs_no_relay() {
+    for case in [
+        "much_unread_for_a_program_without_the_library",
+        "much_unread_for_a_child_without_the_library",
+        "much_unread_for_a_vforked_child_without_the_library",
+        "much_unread_for_a_process_that_receives_the_stream",
+        "a_command_runs_amid_much_unread",
+    ] {
+        for (role, outcome) in Scenario::c("exec", case).observe(Pairing::SOVIA).ends {
+            assert!(!outcome.stderr.contains("relay"), "{case}, {role}: {}", outcome.stderr);
         }
     }
 }

@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["closer", "conn", "peers"],
     &["family"],
     &["table"],
-    // What comes from other families.
+    // Connections from other families.
     &["other_families"],
     // What is chosen.
     &["keepalive", "options", "protocol"],

@@ -31,7 +31,7 @@ pub struct Left {
     passed: Option<LeftTo>,
 }
 
-/// What stays open for a program that joins the family.
+/// Descriptors and a process slot for a program that joins the family.
 #[derive(Debug)]
 struct LeftTo {
     connections: SmallVec<[&'static Conn; 4]>,

@@ -42,9 +42,20 @@ impl Cause {
         matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
     }
 
-    /// Returns true if this process keeps the connection, its calls go through Sovia, and its epoll sets report events.
-    pub(super) fn stays_here(self) -> bool {
-        matches!(self, Cause::Call | Cause::Kept(_) | Cause::Peer)
+    /// Returns true if the fallback need not be over for the next reads. This process keeps the connection, and its
+    /// calls and epoll sets read and report the bytes as they arrive on TCP. Or another process gets the connection and
+    /// reads TCP.
+    pub(super) fn reads_on_tcp(self) -> bool {
+        matches!(
+            self,
+            Cause::Call
+                | Cause::Kept(_)
+                | Cause::Peer
+                | Cause::Exec
+                | Cause::Spawn
+                | Cause::Passed
+                | Cause::PassedOnRecord
+        )
     }
 
     /// Returns true if unknown processes may get the socket, or if a program that inherits the socket would have to

@@ -34,12 +34,13 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
 }
 
 /// Keeps an unfinished fallback alive before this process closes a descriptor of the connection. This process has
-/// left the connection to another program, and the peer is stopped. If no relative holds the connection, a process
-/// of the library holds the connection until the fallback is over.
+/// left the connection to another program or process, and the peer has not done its part yet. If no relative holds
+/// the connection, a process of the library holds the connection until the fallback is over.
 #[cold]
 pub(crate) fn before_close(fd: i32, at: Ref) {
     go_on(at);
-    let is_anothers = at.conn.leaves_for.load(Ordering::Relaxed) == Reason::RetreatExec as u32 + 1;
+    let reason = at.conn.leaves_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of);
+    let is_anothers = matches!(reason, Some(Reason::RetreatExec | Reason::RetreatPassed));
     if is_anothers && at.conn.is_going_back() && !family::is_shared(at.conn) {
         let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&[(fd, at)]));
     }

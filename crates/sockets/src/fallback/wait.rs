@@ -179,6 +179,16 @@ fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::DEAD | flag::REFLECTED) || meeting::peer_is_held(guard.conn, fd)
 }
 
+/// Returns the result of a visit that leaves the rest of the fallback to the peer. In a child of `vfork`, the parent's
+/// progress thread continues.
+fn left<'w>() -> Visit<'w> {
+    if process::is_borrowed() {
+        COMING.store(true, Ordering::Relaxed);
+        return Visit::Settled;
+    }
+    Visit::Left
+}
+
 /// Takes one step of a connection's fallback.
 fn visit<'w>((named, at, patience): Coming, cause: Cause, waits: &'w Waits) -> Visit<'w> {
     let conn = at.conn;
@@ -202,8 +212,8 @@ fn visit<'w>((named, at, patience): Coming, cause: Cause, waits: &'w Waits) -> V
             detach(at);
             Visit::Back(pair)
         }
-        // The program reads these bytes on TCP as they arrive.
-        Step::Waits if cause.stays_here() && is_arriving(&mut guard, fd) => Visit::Left,
+        // The program, or the process that gets the connection, reads these bytes on TCP as they arrive.
+        Step::Waits if cause.reads_on_tcp() && is_arriving(&mut guard, fd) => left(),
         Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
         Step::Stays | Step::Waits => {
             // If relatives share the connection, start no relay: a relay would take bytes that a relative may have
@@ -230,12 +240,7 @@ fn visit<'w>((named, at, patience): Coming, cause: Cause, waits: &'w Waits) -> V
                 return Visit::Settled;
             }
             if is_left_to_others {
-                // The progress thread continues the fallback when the peer answers.
-                if process::is_borrowed() {
-                    COMING.store(true, Ordering::Relaxed);
-                    return Visit::Settled;
-                }
-                return Visit::Left;
+                return left();
             }
             if !hands_over(conn) {
                 return Visit::Waits(bell, before);

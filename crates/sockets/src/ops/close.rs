@@ -31,7 +31,7 @@ pub fn close(fd: i32) {
             fallback::settle_in_sets(at);
             at.conn.again.store(0, Ordering::Relaxed);
         }
-        if at.conn.has(flag::FALLING_BACK) {
+        if at.conn.is_going_back() {
             fallback::before_close(fd, at);
         }
     }

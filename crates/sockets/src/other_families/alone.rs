@@ -1,4 +1,4 @@
-//! Whether a connection from another family is this process's alone.
+//! Checks if only this process holds a connection from another family.
 
 use super::families::{self, Which};
 use crate::table::Ref;
