@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["children", "objects", "read_only"],
     &["bindings", "stdio"],
     &["creating", "process"],
-    &["spawning"],
+    &["exec_lists", "spawning"],
     &["aliases", "raw"],
     // All of them.
     &["real"],
