@@ -4,6 +4,7 @@ mod area;
 mod leaving;
 mod places;
 
+pub use area::is_free_in_programs;
 pub use leaving::{leave_family, leave_files};
 pub(crate) use places::{each, outside};
 

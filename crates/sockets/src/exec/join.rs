@@ -21,15 +21,14 @@ pub(crate) fn join() {
             continue;
         }
         let program = call::program_at(c"/proc/self/exe").ok().map(|(program, _)| program);
+        if Some(head.program) == program && take(&data).is_some() {
+            return data.each().for_each(take_connection);
+        }
         if Some(head.program) != program {
-            // The data was for another program, which has executed the present program.
+            // The data was for another program, which has executed the present program without taking it.
             data.descriptors().for_each(|fd| drop(Fd::keep(fd)));
-            continue;
         }
-        match take(&data) {
-            Some(()) => return data.each().for_each(take_connection),
-            None => data.each().filter(|one| one.is_attached).for_each(give_up),
-        }
+        data.each().filter(|one| one.is_attached).for_each(give_up);
     }
 }
 

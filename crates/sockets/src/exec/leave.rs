@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use sovia_control::inheritance::{
     CONNECTIONS_MAX, Head, Inheritance, Inherited, LEN, LIVES_MAX, NUMBERS, Passed, Program,
 };
+use sovia_sys::mapping::is_free_in_programs;
 use sovia_sys::{Fd, build, call};
 
 /// Flags of connections that stay behind, because a part of the connection belongs to this process or to an agent.
@@ -82,6 +83,7 @@ fn may_join(inherited: &Descriptors) -> bool {
     let is_unlimited =
         |what| call::soft_limit(what).is_none_or(|limit| limit == libc::RLIM_INFINITY);
     members::is_known()
+        && family::base().is_some_and(is_free_in_programs)
         && inherited.len() <= CONNECTIONS_MAX
         && !may_ignore_environment()
         // The program must be able to map the segments, which are large.

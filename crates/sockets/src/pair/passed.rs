@@ -6,6 +6,7 @@ use crate::message::Process;
 use crate::peers;
 use core::sync::atomic::Ordering;
 use sovia_control::inheritance::{self, Passed};
+use sovia_sys::mapping::is_free_in_programs;
 use sovia_sys::{Fd, call};
 use via_shm::Segment;
 use via_shm::layout::DOORBELLS;
@@ -18,7 +19,8 @@ impl Pair {
     pub(crate) fn passed(&self, index: u32) -> Option<inheritance::Segment> {
         // A child of `vfork` has its own descriptor table, and may not have the descriptors of a new pair.
         let is_here = call::file_id(self.file.raw()) == Ok(self.file_id);
-        if self.other_user.is_some() || self.is_nic || !is_here {
+        let is_free = is_free_in_programs(self.segment.base());
+        if self.other_user.is_some() || self.is_nic || !is_here || !is_free {
             return None;
         }
         Some(inheritance::Segment {

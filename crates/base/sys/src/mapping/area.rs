@@ -9,9 +9,9 @@ use crate::call;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// First address of the area. Linux on x86-64 and aarch64 places programs, libraries and stacks above the area, or in
-/// the lowest part of the address space.
-const FROM: usize = 0x1000_0000_0000;
-const END: usize = 0x5000_0000_0000;
+/// the lowest part of the address space. The memory of AddressSanitizer and ThreadSanitizer lies elsewhere, too.
+const FROM: usize = 0x3400_0000_0000;
+const END: usize = 0x5400_0000_0000;
 /// Distance between the first bytes of two places.
 const STEP: usize = 1 << 30;
 /// Number of places to try for one mapping. Only memory that the program has mapped at fixed addresses takes places.
@@ -19,6 +19,11 @@ const TRIES: usize = 16;
 
 /// The next place to use; 0 before the first use.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns true if a program that this process executes most likely has no other memory at this address.
+pub fn is_free_in_programs(base: usize) -> bool {
+    (FROM..END).contains(&base)
+}
 
 /// Returns places for a mapping of `len` bytes, in the order in which to try them.
 pub(super) fn places(len: usize) -> impl Iterator<Item = usize> {
@@ -57,7 +62,7 @@ mod tests {
         let base = {
             let mapping = Mapping::shared(file.raw(), 4096).unwrap();
             let base = mapping.base() as usize;
-            assert!((FROM..END).contains(&base), "{base:#x}");
+            assert!(is_free_in_programs(base), "{base:#x}");
             assert_eq!(
                 Mapping::shared_at(base, file.raw(), 4096).unwrap_err(),
                 call::Errno::EEXIST
