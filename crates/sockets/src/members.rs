@@ -31,6 +31,8 @@ const STARTING: i32 = -2;
 per_engine! {
     /// Slot of this process.
     static PLACE: AtomicU32 = AtomicU32::new(0);
+    /// Bit of this process's slot in words of holders; [`NO_BIT`] if the slot has none.
+    static BIT: AtomicU64 = AtomicU64::new(1);
     /// Number of this process among the processes that have had this slot.
     static LIFE: AtomicU32 = AtomicU32::new(0);
     /// Slot of the child that was forked last or is being forked.
@@ -153,6 +155,20 @@ fn update(word: &AtomicU64, change: impl Fn(Holders) -> Holders) -> (Holders, Ho
         Ok(before) => (Holders::from_word(before), change(Holders::from_word(before))),
         Err(same) => (Holders::from_word(same), Holders::from_word(same)),
     }
+}
+
+/// Value of [`BIT`] that no word of holders contains.
+const NO_BIT: u64 = u64::MAX;
+
+fn set_place(place: u32) {
+    PLACE.store(place, Ordering::Relaxed);
+    BIT.store(Holders::bit_of(place).unwrap_or(NO_BIT), Ordering::Relaxed);
+}
+
+/// Returns true if `holders` names this process by a bit. This is the usual case, and takes a few instructions.
+#[inline(always)]
+pub(crate) fn has_me_by_bit(holders: u64) -> bool {
+    Holders::from_word(holders).has_bit(BIT.load(Ordering::Relaxed))
 }
 
 /// Returns the number of this process's slot.
@@ -496,7 +512,7 @@ impl Reserved {
 /// Makes this process a process of an existing family, with the slot that was reserved for it. `list` is the family's
 /// list. `locks` is a descriptor of the file with the family's locks.
 pub(crate) fn take_reserved(list: &'static Members, place: u32, locks: Fd, locks_id: u64) {
-    PLACE.store(place, Ordering::Relaxed);
+    set_place(place);
     RELATIVES.store(true, Ordering::Relaxed);
     LOCKS_ID.store(locks_id, Ordering::Release);
     LOCKS.store(locks.into_raw(), Ordering::Release);
@@ -524,7 +540,7 @@ pub(crate) fn has_relatives() -> bool {
 /// Makes this process the first process of a new family. Called when this process replaces the family's memory by
 /// its own. `list` will be the new family's list.
 pub(crate) fn begin_anew(list: &Members) {
-    PLACE.store(0, Ordering::Relaxed);
+    set_place(0);
     RELATIVES.store(false, Ordering::Relaxed);
     for locks in [&LOCKS_TO_LEAVE, &LOCKS] {
         let locks = locks.swap(0, Ordering::AcqRel);
@@ -550,6 +566,6 @@ pub(crate) fn born() {
         LOCKS.store(0, Ordering::Release);
         LOCKS_TO_LEAVE.store(0, Ordering::Release);
     }
-    PLACE.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
+    set_place(NEXT.load(Ordering::Relaxed));
     rejoin();
 }

@@ -131,17 +131,16 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     /// Release the lock with [`BiasedLock::unlock_biased`].
     #[inline(always)]
     pub fn lock_biased(&self) -> bool {
-        let biased = self.biased.load(Ordering::Relaxed);
         let state = state::here();
         // These loads come before any store, so a failed call costs a thread without the bias nothing else.
-        if biased == 0 || K::known(state) != biased || state.depth.get() != 0 {
+        if self.biased.load(Ordering::Relaxed) != K::known(state) || state.depth.get() != 0 {
             return false;
         }
         section::enter_on(state);
         // Read the word again: a signal handler that ran before the section may have forked, and a child has
-        // another word.
+        // another word. The word is 0 in a thread that has none yet.
         let me = K::known(state);
-        let taken = me != 0 && self.enter(state, me);
+        let taken = me != 0 && self.enter_unchecked(state, me);
         if taken {
             rank::taken_on(state, RANK);
         } else {
@@ -164,9 +163,12 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     /// holds this or another lock by bias.
     #[inline(always)]
     fn enter(&self, state: &State, me: u32) -> bool {
-        if self.biased.load(Ordering::Relaxed) != me {
-            return false;
-        }
+        self.biased.load(Ordering::Relaxed) == me && self.enter_unchecked(state, me)
+    }
+
+    /// Like [`BiasedLock::enter`]. Takes more time if the lock is not biased to the calling thread.
+    #[inline(always)]
+    fn enter_unchecked(&self, state: &State, me: u32) -> bool {
         let Some(inside) = K::inside(state) else { return false };
         if inside.load(Ordering::Relaxed) != 0 {
             return false;

@@ -63,6 +63,18 @@ impl Holders {
         }
     }
 
+    /// Returns the bit by which a word names the process with slot `place`. `None` if it names the process in a list
+    /// only.
+    pub fn bit_of(place: u32) -> Option<u64> {
+        (place < BITS).then(|| 1 << place)
+    }
+
+    /// Returns true if the word names a process by this bit ([`Holders::bit_of`]).
+    #[inline(always)]
+    pub fn has_bit(self, bit: u64) -> bool {
+        self.0 & (LIST | bit) == bit
+    }
+
     /// Returns true if the process with slot `place` may have the connection.
     pub fn may_have(self, place: u32) -> bool {
         self.names(place) || self.may_be_more()

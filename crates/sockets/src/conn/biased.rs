@@ -3,7 +3,9 @@
 //! Takes the same lock as [`Conn::attached`] in fewer instructions, because the thread with the bias needs fewer
 //! checks.
 
-use super::{Conn, Guard, Locked, flag};
+#[cfg(doc)]
+use super::flag;
+use super::{Conn, Guard, Locked};
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use sovia_sync::thread;
@@ -15,7 +17,8 @@ pub struct Biased<'a>(ManuallyDrop<Guard<'a>>);
 
 impl Conn {
     /// Takes the lock of a connection that this process has on a VI, if the calling thread has the lock's bias.
-    /// Otherwise returns `None`. Also returns `None` in a critical section, or if a thread has died under the lock.
+    /// Otherwise returns `None`. Also returns `None` in a critical section. If a thread has died under the lock
+    /// ([`flag::TORN`]), the caller must take the slower path.
     #[inline(always)]
     pub(crate) fn biased(&self, generation: u32) -> Option<Biased<'_>> {
         // If the thread may have left an earlier call by `longjmp`, the caller must take the slower path.
@@ -24,8 +27,7 @@ impl Conn {
         }
         let biased = Biased(ManuallyDrop::new(Guard(Locked { conn: self, is_outermost: true })));
         // If this function returns `None`, dropping `biased` releases the lock.
-        let is_here = self.is_attached_here() && self.is_generation(generation);
-        (is_here && !self.has(flag::TORN)).then_some(biased)
+        (self.is_attached_here() && self.is_generation(generation)).then_some(biased)
     }
 }
 

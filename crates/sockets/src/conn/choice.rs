@@ -11,6 +11,9 @@ use sovia_proto::flow::{DACKS, Parameters};
 pub struct Protocol {
     /// Length of the longest packet, in bytes.
     pub chunk: u32,
+    /// Length of the longest message that a send puts into the ring in one step, in bytes. 0 if every send takes further
+    /// steps, for its `transfer`.
+    pub single: u32,
     /// Messages shorter than this length in bytes may be combined; 0 if no message may be combined.
     pub below: u32,
     /// Longest time by which the peer's notification of combined bytes is delayed, in nanoseconds.
@@ -108,8 +111,16 @@ impl Choice {
     pub(crate) fn get(&self) -> Option<(Parameters, Protocol)> {
         let flow = self.flow.load(Ordering::Acquire);
         let ways = self.ways.load(Ordering::Relaxed);
+        let chunk = self.chunk.load(Ordering::Relaxed);
+        let transfer = match ways >> 16 {
+            0 => Transfer::Auto,
+            1 => Transfer::Reg,
+            2 => Transfer::Copy,
+            _ => Transfer::Hybrid { threshold: self.copied.load(Ordering::Relaxed) },
+        };
         let protocol = Protocol {
-            chunk: self.chunk.load(Ordering::Relaxed),
+            chunk,
+            single: single(chunk, transfer),
             below: self.below.load(Ordering::Relaxed),
             delay_ns: self.delay_ns.load(Ordering::Relaxed),
             handling: match ways & 0xffff {
@@ -117,23 +128,25 @@ impl Choice {
                 1 => Handling::Handler,
                 _ => Handling::Notify,
             },
-            transfer: match ways >> 16 {
-                0 => Transfer::Auto,
-                1 => Transfer::Reg,
-                2 => Transfer::Copy,
-                _ => Transfer::Hybrid { threshold: self.copied.load(Ordering::Relaxed) },
-            },
+            transfer,
         };
         let flow_of = Parameters { window: flow as u16, threshold: (flow >> 16) as u16 };
         (flow != 0).then_some((flow_of, protocol))
     }
 }
 
+/// Returns [`Protocol::single`].
+fn single(chunk: u32, transfer: Transfer) -> u32 {
+    if transfer == Transfer::Auto { chunk } else { 0 }
+}
+
 /// Converts `configuration` to the settings of a connection on a segment, within the segment's limits.
 pub(crate) fn translated(configuration: &Configuration) -> (Parameters, Protocol) {
     let combine = configuration.combine;
+    let chunk = configuration.chunk.min(PACKET_MAX as u32);
     let protocol = Protocol {
-        chunk: configuration.chunk.min(PACKET_MAX as u32),
+        chunk,
+        single: single(chunk, configuration.transfer),
         below: combine.map_or(0, |combine| combine.below),
         delay_ns: combine.map_or(0, |combine| combine.delay.as_nanos() as u64),
         handling: configuration.handling,

@@ -322,14 +322,21 @@ impl Conn {
 
     /// Returns true if this process holds the connection. Then the segment stays mapped in this process while the
     /// connection has its VI.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_here(&self) -> bool {
-        // A process without a process slot counts as a holder of every connection, and keeps all segments mapped.
         let holders = self.holders.load(Ordering::Acquire);
+        members::has_me_by_bit(holders) || self.is_here_otherwise(holders)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_here_otherwise(&self, holders: u64) -> bool {
+        // A process without a process slot counts as a holder of every connection, and keeps all segments mapped.
         members::has_me(holders) || self.is_held(holders)
     }
 
     /// Returns true if this process has the connection on a VI.
+    #[inline(always)]
     pub(crate) fn is_attached_here(&self) -> bool {
         self.phase() == Phase::Attached && self.is_here()
     }

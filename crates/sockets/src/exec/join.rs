@@ -53,6 +53,8 @@ fn take(data: &Inheritance) -> Option<()> {
         pair::take(segment);
     }
     sovia_signal::chain::guards();
+    // Ask now, because the kernel takes long to answer once the process has several threads.
+    sovia_sync::fences::find_out();
     meeting::history::start();
     kernel_sockets::took_over();
     Some(())

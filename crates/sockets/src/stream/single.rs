@@ -10,16 +10,16 @@ use super::state::{self, Receiver};
 use super::take::receive_vi;
 use super::{Fault, Got, failed, rx, word};
 use crate::conn::{Guard, HasEndpoint, flag};
-use sovia_proto::configuration::Transfer;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{UserSlice, UserSliceMut, cache};
 use via_shm::ring::Entry;
 
 /// Flags of a connection with pending work for a send. If one is set, a send cannot take the fast path.
-const SENDS_MORE: u32 = state::SENDS | flag::COMBINES | flag::UNTIL_FULL;
+const SENDS_MORE: u32 = state::SENDS | flag::COMBINES | flag::UNTIL_FULL | flag::TORN;
 /// Flags of a connection with pending work for a receive. If one is set, a receive cannot take the fast path.
-const RECEIVES_MORE: u32 = state::RECEIVES | flag::RETURNING | flag::WITHHELD | flag::HANDLED;
+const RECEIVES_MORE: u32 =
+    state::RECEIVES | flag::RETURNING | flag::WITHHELD | flag::HANDLED | flag::TORN;
 
 /// Sends `bytes` as one packet. Returns false, without sending a byte, if the send cannot take the fast path.
 #[inline(always)]
@@ -27,9 +27,7 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     let conn = guard.conn;
     if conn.has(SENDS_MORE)
         || conn.tx() != Tx::Vi
-        || bytes.is_empty()
-        || bytes.len() > guard.protocol.chunk as usize
-        || guard.protocol.transfer != Transfer::Auto
+        || bytes.len().wrapping_sub(1) >= guard.protocol.single as usize
         || guard.gatherer.is_gathering()
         || !guard.flow.can_send()
         || receiver(guard) != Receiver::Listens
