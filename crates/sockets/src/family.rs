@@ -1,4 +1,5 @@
-//! Connections of a family: a process that was started by exec, and all processes forked from it.
+//! Connections of a family: a process, all processes forked from it, and the programs that join them at an exec
+//! ([`crate::exec`]).
 //!
 //! Forked processes share their sockets, so Sovia's data on a socket must be shared as well. The data lies in
 //! mappings at the same address in each process of the family. No peer can reach these mappings. The first recorded
