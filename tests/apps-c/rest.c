@@ -83,6 +83,11 @@ static void sends(struct peer *p, uint64_t count) {
 
 static void sends_few(struct peer *p) { sends(p, FEW); }
 
+static void sends_few_and_exits(struct peer *p) {
+    send_pattern(p->fd, 0, FEW, 1000);
+    tell(p, 0);
+}
+
 static void sends_few_and_resets(struct peer *p) {
     struct linger none = {.l_onoff = 1, .l_linger = 0};
     send_pattern(p->fd, 0, FEW, 1000);
@@ -194,6 +199,22 @@ static void both_read_it(struct peer *p, bool vforked) {
     while ((got = recv(p->fd, buffer, 1000, 0)) > 0)
         total += got;
     say("the relative %s", got < 0 ? errno == ECONNRESET ? "is not misled" : "fails" : total == FEW ? "is not misled" : "is misled");
+}
+
+// The program does not use the stream: it is not one of its standard descriptors.
+static void a_program_ignores_it(struct peer *p) {
+    int status;
+    hear(p);
+    nap(100);
+    MUST(unsetenv("LD_PRELOAD"));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        execvp(NOTHING[0], NOTHING);
+        _exit(99);
+    }
+    MUST(waitpid(child, &status, 0));
+    say_status("the program", status);
+    drain_to_eof(p->fd, 0);
 }
 
 static void a_relative_of_one_without_its_library(struct peer *p) { both_read_it(p, false); }
@@ -566,6 +587,10 @@ static const struct scenario scenarios[] = {
     {"much_of_it_is_for_both", sends_much, much_for_both},
     {"it_is_for_a_program_without_its_library", sends_few, a_program_without_its_library},
     {"it_is_for_a_vforked_program_without_its_library", sends_few, a_vforked_one_without_its_library},
+    {"a_relative_reads_what_a_program_ignores", sends_few, a_program_ignores_it},
+    {"a_relative_reads_what_a_program_ignores_after_an_exit", sends_few_and_exits, a_program_ignores_it},
+    {"a_relative_of_a_program_without_its_library_is_not_misled_by_an_exit", sends_few_and_exits,
+     a_relative_of_one_without_its_library},
     {"a_relative_of_a_program_without_its_library_is_not_misled", sends_few, a_relative_of_one_without_its_library},
     {"a_relative_of_a_vforked_program_without_its_library_is_not_misled", sends_few, a_relative_of_a_vforked_one_without_its_library},
     {"the_process_lets_go", sends_few, a_process_that_lets_go},

@@ -90,6 +90,9 @@ scenarios!("rest":
     much_of_it_is_for_both,
     it_is_for_a_program_without_its_library,
     it_is_for_a_vforked_program_without_its_library,
+    a_relative_reads_what_a_program_ignores,
+    a_relative_reads_what_a_program_ignores_after_an_exit,
+    a_relative_of_a_program_without_its_library_is_not_misled_by_an_exit,
     a_relative_of_a_program_without_its_library_is_not_misled,
     a_relative_of_a_vforked_program_without_its_library_is_not_misled,
     the_process_lets_go,
@@ -134,6 +137,14 @@ scenarios!("inheritance":
     a_child_of_vfork_inherits,
     lines_of_a_server_of_inetds,
     a_server_of_inetds_is_killed,
+);
+
+scenarios!("joining", Scenario::may_stay_on_tcp:
+    programs_begin_amid_the_rendezvous,
+    programs_of_vforked_children_begin_amid_the_rendezvous,
+    execs_that_fail_leave_nothing_to_other_programs,
+    the_last_preload_counts,
+    path_leads_past_a_program_without_linker,
 );
 
 /// Programs that load the library continue on the VI: no connection goes back to TCP.

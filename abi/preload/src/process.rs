@@ -206,8 +206,8 @@ unsafe fn variables(environment: *const *const c_char) -> impl Iterator<Item = *
     (0..).map_while(move |i| pointer(i).ok().filter(|at| !at.is_null()))
 }
 
-/// Returns the index and the value of the first variable LD_PRELOAD in an environment. The dynamic linker uses only
-/// the first one.
+/// Returns the index and the value of the last variable LD_PRELOAD in an environment. The dynamic linker uses only the
+/// last one.
 ///
 /// # Safety
 /// Same as [`at_path`].
@@ -221,7 +221,8 @@ unsafe fn preloaded(environment: *const *const c_char) -> Option<(usize, Value)>
         LD_PRELOAD.iter().enumerate().all(|(i, &wanted)| byte(i) == Ok(wanted as c_char))
     };
     // SAFETY: the caller passes a list of C strings that ends with a null pointer.
-    let (n, variable) = unsafe { variables(environment) }.enumerate().find(|(_, at)| is_it(at))?;
+    let (n, variable) =
+        unsafe { variables(environment) }.enumerate().filter(|(_, at)| is_it(at)).last()?;
     // SAFETY: the program owns the string, and every bit pattern is a valid byte.
     let bytes = (LD_PRELOAD.len()..).map_while(|i| unsafe { take(variable.wrapping_add(i)) }.ok());
     Some((n, bytes.take_while(|byte| *byte != 0).map(|byte| byte as u8).collect()))

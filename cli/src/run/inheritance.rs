@@ -1,32 +1,21 @@
 //! Connections that `sovia run` has inherited from a program under Sovia, such as inetd. That program's data about the
 //! connections is for the program that this process becomes.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
 
-use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Passed, Program};
+use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Passed};
 
-use crate::program;
-
-/// Passes inherited data on. `program` is the file that this process is about to execute with the library. `None` if
-/// this process executes no program, or a program without the library.
-pub(super) fn pass_on(program: Option<&Path>) {
+/// Closes the inherited data, and the descriptors that the data names. Called unless this process becomes a program with
+/// the library: no program will use the connections' records then.
+pub(super) fn give_up() {
     for number in NUMBERS {
         // SAFETY: nothing in this process owns the number, and `ManuallyDrop` leaves the descriptor open.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
-        let Some(mut inheritance) = read(&file) else { continue };
-        let is_ours = file_id(Path::new("/proc/self/exe")) == Some(inheritance.head().program);
-        if is_ours && let Some(heir) = program.and_then(executed) {
-            inheritance.pass_on(heir);
-            if file.write_all_at(&inheritance.encode(), 0).is_ok() {
-                continue;
-            }
-        }
+        let Some(inheritance) = read(&file) else { continue };
         drop(ManuallyDrop::into_inner(file));
-        // Close the locks too. The family then knows that no program will use the connections' records.
         let head = inheritance.head();
         if [head.records, head.locks].into_iter().all(is_there) {
             for fd in inheritance.descriptors() {
@@ -52,13 +41,4 @@ fn read(file: &File) -> Option<Inheritance> {
     let mut bytes = [0; LEN];
     file.read_exact_at(&mut bytes, 0).ok()?;
     Inheritance::decode(&bytes)
-}
-
-fn file_id(path: &Path) -> Option<Program> {
-    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
-}
-
-/// Returns the identity of the file that the kernel executes for a path: the interpreter of a script.
-fn executed(path: &Path) -> Option<Program> {
-    file_id(program::interpreter_of(path).as_deref().unwrap_or(path))
 }

@@ -174,11 +174,13 @@ fn board() -> Option<Board> {
 impl Ready {
     fn go(self) -> anyhow::Result<i32> {
         let Some(board) = self.board else {
-            inheritance::pass_on(self.is_covered.then(|| self.program.path()));
+            if !self.is_covered {
+                inheritance::give_up();
+            }
             return Ok(self.program.become_it());
         };
         // This process keeps its inherited descriptors, so the program is not their only owner.
-        inheritance::pass_on(None);
+        inheritance::give_up();
         if self.voice >= Voice::Reasons {
             let (program, library) = (self.program.path(), self.library.as_deref());
             say(Outset { program, library, variable: |name| env::var_os(name) });

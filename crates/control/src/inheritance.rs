@@ -2,7 +2,7 @@
 //! which they lie.
 //!
 //! The data lies in a memory file with a descriptor in [`NUMBERS`]. The program joins the process's family, like a
-//! forked child, and continues on the connections' VIs. If the program is `sovia run`, it passes the data on to the
+//! forked child, and continues on the connections' VIs. If the program is `sovia run`, it leaves the data to the
 //! program that it executes in turn. For example, inetd executes `sovia run`, which executes a server.
 
 use core::ops::Range;
@@ -24,12 +24,12 @@ pub const DOORBELLS: usize = 6;
 pub const NOTICES: usize = 2;
 
 const MAGIC_AT: usize = 0;
-const PROGRAM_AT: usize = 1;
-const BUILD_AT: usize = 3;
-const RECORDS_AT: usize = 4;
-const LOCKS_AT: usize = 7;
-const PLACE_AT: usize = 9;
-const DOORS_AT: usize = 10;
+const PID_AT: usize = 1;
+const BUILD_AT: usize = 2;
+const RECORDS_AT: usize = 3;
+const LOCKS_AT: usize = 6;
+const PLACE_AT: usize = 8;
+const DOORS_AT: usize = 9;
 const LIVES_AT: usize = DOORS_AT + DOORBELLS;
 const COUNTS_AT: usize = LIVES_AT + LIVES_MAX;
 const SEGMENTS_AT: usize = COUNTS_AT + 2;
@@ -43,9 +43,6 @@ pub const LEN: usize = WORDS * 8;
 const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i2");
 /// A descriptor that does not exist.
 const NONE: i32 = -1;
-
-/// Identity of a program's executable file: device and inode.
-pub type Program = (u64, u64);
 
 /// Descriptor of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +83,8 @@ pub struct Segment {
 /// The data except for segments and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Program that may read the data.
-    pub program: Program,
+    /// Process that wrote the data, and that executes the program. The program has the same process id.
+    pub pid: i32,
     /// Number of the library's build. Another build may have another layout of the shared memory.
     pub build: u64,
     /// File with the records of the family.
@@ -133,8 +130,7 @@ impl Inheritance {
         let mut words = [0; WORDS];
         words[..DOORS_AT].copy_from_slice(&[
             MAGIC,
-            head.program.0,
-            head.program.1,
+            word_of(head.pid),
             head.build,
             word_of(head.records.fd),
             head.records.inode,
@@ -172,7 +168,7 @@ impl Inheritance {
     pub fn head(&self) -> Head {
         let words = &self.words;
         Head {
-            program: (words[PROGRAM_AT], words[PROGRAM_AT + 1]),
+            pid: words[PID_AT] as i32,
             build: words[BUILD_AT],
             records: Passed { fd: words[RECORDS_AT] as i32, inode: words[RECORDS_AT + 1] },
             records_base: words[RECORDS_AT + 2],
@@ -181,11 +177,6 @@ impl Inheritance {
             doors: fds(&words[DOORS_AT..LIVES_AT]),
             lives: fds(&words[LIVES_AT..COUNTS_AT]),
         }
-    }
-
-    /// Changes the program that may read the data to `program`, which the present reader executes.
-    pub fn pass_on(&mut self, program: Program) {
-        (self.words[PROGRAM_AT], self.words[PROGRAM_AT + 1]) = program;
     }
 
     /// Adds a segment. Returns false if the data has no room.
@@ -269,7 +260,7 @@ mod tests {
     use std::vec::Vec;
 
     const HEAD: Head = Head {
-        program: (1, 2),
+        pid: 7,
         build: 3,
         records: Passed { fd: 900, inode: 1 << 40 },
         records_base: 1 << 44,
@@ -301,9 +292,8 @@ mod tests {
         let mut inheritance = Inheritance::new(HEAD);
         assert!((0..3).all(|fd| inheritance.add(one(fd))));
         assert!((0..2).all(|index| inheritance.add_segment(segment(index))));
-        inheritance.pass_on((8, 9));
         let read = Inheritance::decode(&inheritance.encode()).unwrap();
-        assert_eq!(read.head(), Head { program: (8, 9), ..HEAD });
+        assert_eq!(read.head(), HEAD);
         assert_eq!(read.each().collect::<Vec<_>>(), (0..3).map(one).collect::<Vec<_>>());
         assert_eq!(read.segments().collect::<Vec<_>>(), (0..2).map(segment).collect::<Vec<_>>());
         let mut named: Vec<i32> = read.descriptors().collect();

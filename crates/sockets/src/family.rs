@@ -154,6 +154,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
         // Keep the mapping for as long as the process lives.
         core::mem::forget(mapping);
         if let Some(file) = file {
+            stats::show(file.raw());
             files::keep(at, file, first().map(|chunk| &chunk.header.legend));
         }
         use_first();
@@ -410,6 +411,7 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
     let left = sovia_sys::mapping::leave_family(file, fill, settle);
     files::leave();
     for (at, file) in renewed {
+        stats::show(file.raw());
         files::keep(at, file, first().map(|chunk| &chunk.header.legend));
     }
     left

@@ -7,9 +7,9 @@
 
 use crate::conn::unnamed;
 use crate::{
-    closer, credentials, family, filters, handler, kept, kernel_sockets, linger, meeting, members,
-    memory, ops, other_families, pair, peers, pollset, process, progress, reactor, sets, stream,
-    table,
+    closer, credentials, exec, family, filters, handler, kept, kernel_sockets, linger, meeting,
+    members, memory, ops, other_families, pair, peers, pollset, process, progress, reactor, sets,
+    stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -216,6 +216,7 @@ fn born(whole: bool) {
     if unnamed::may_be() {
         table::for_each_conn(|_, at| at.conn.inherited());
     }
+    exec::forked();
     members::born();
     table::forked();
     pair::forked();

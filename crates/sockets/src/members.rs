@@ -318,7 +318,6 @@ impl LocksToLeave {
             Some(kept) => Fd::own(kept),
             None => Fd::duplicate(locks, FILES_FROM).ok()?,
         };
-        fd.outlasts_exec(true);
         Some(LocksToLeave { fd: Some(fd), is_borrowed })
     }
 
@@ -335,7 +334,6 @@ impl Drop for LocksToLeave {
         if let Some(fd) = self.fd.take()
             && !self.is_borrowed
         {
-            fd.outlasts_exec(false);
             LOCKS_TO_LEAVE.store(fd.into_raw(), Ordering::Release);
         }
     }

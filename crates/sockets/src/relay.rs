@@ -156,7 +156,7 @@ fn run(fd: i32, at: Ref, socket: &mut Socket) {
     // stream.
     let linger = call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
     let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
-    if !both_ways(fd, at, socket) {
+    if !both_ways(fd, at, socket) && !family::is_shared(at.conn) {
         // The waiting bytes are lost. Reset the connection, so that the peer does not take this for the end of the
         // stream.
         let _ = call::disconnect(fd);

@@ -35,6 +35,12 @@ impl Mapping {
         Mapping::map(len, FILE, fd, Sharing::File)
     }
 
+    /// Like [`Mapping::shared`], for memory that a program may have to map again at the same address, after this process
+    /// has executed the program.
+    pub fn shared_with_programs(fd: RawFd, len: usize) -> Result<Mapping> {
+        Mapping::map_in_area(len, FILE, fd, Sharing::File)
+    }
+
     /// Like [`Mapping::shared`], at an address from [`Mapping::base`] of another process.
     ///
     /// # Errors
@@ -55,7 +61,7 @@ impl Mapping {
 
     /// Like [`Mapping::for_family`], in a file that this process has made for this purpose.
     pub fn for_family_in(file: RawFd, len: usize) -> Result<Mapping> {
-        Mapping::map(len, FILE, file, Sharing::Family)
+        Mapping::map_in_area(len, FILE, file, Sharing::Family)
     }
 
     /// Like [`Mapping::for_family_in`], at the address that the memory has in the family's other processes.
@@ -98,13 +104,14 @@ impl Mapping {
     }
 
     fn map(len: usize, flags: i32, fd: RawFd, sharing: Sharing) -> Result<Mapping> {
-        if flags & libc::MAP_SHARED == 0 {
-            return Mapping::map_at(0, len, flags, fd, sharing);
-        }
-        // A program that this process executes may have to map the memory at the same address.
+        Mapping::map_at(0, len, flags, fd, sharing)
+    }
+
+    /// Maps memory in the area that no program uses by itself, if possible ([`area`]).
+    fn map_in_area(len: usize, flags: i32, fd: RawFd, sharing: Sharing) -> Result<Mapping> {
         area::places(len)
             .find_map(|base| Mapping::map_at(base, len, flags, fd, sharing).ok())
-            .map_or_else(|| Mapping::map_at(0, len, flags, fd, sharing), Ok)
+            .map_or_else(|| Mapping::map(len, flags, fd, sharing), Ok)
     }
 
     /// Maps memory at `base`, or at an address that the kernel chooses if `base` is 0.

@@ -42,7 +42,7 @@ impl Segment {
     /// address space may be limited.
     pub fn create() -> sovia_sys::Result<(Segment, Fd)> {
         let fd = mapping::sealed_memory(c"sovia", SEGMENT as u64)?;
-        let segment = Segment { mapping: Mapping::shared(fd.raw(), SEGMENT)? };
+        let segment = Segment { mapping: Mapping::shared_with_programs(fd.raw(), SEGMENT)? };
         segment.header().magic.store(MAGIC, Ordering::Release);
         Ok((segment, fd))
     }
@@ -52,7 +52,7 @@ impl Segment {
     /// # Errors
     /// [`AttachError`] if the file is not a segment, or cannot be mapped.
     pub fn attach(fd: &Fd) -> Result<Segment, AttachError> {
-        Segment::attach_by(fd, Mapping::shared)
+        Segment::attach_by(fd, Mapping::shared_with_programs)
     }
 
     /// Maps a segment that a process of the same side has mapped at the address `base`. The endpoints in the memory

@@ -3,7 +3,7 @@
 use super::leave::build_number;
 use crate::conn::Phase;
 use crate::table::{self, Ref};
-use crate::{family, kernel_sockets, meeting, members, pair, peers};
+use crate::{fallback, family, kernel_sockets, meeting, members, pair, peers};
 use core::sync::atomic::Ordering;
 use sovia_control::inheritance::{Inheritance, Inherited, LEN, NUMBERS, Passed};
 use sovia_sys::mapping::is_sealed_memory;
@@ -20,22 +20,40 @@ pub(crate) fn join() {
         if !is_there(head.records) || !is_there(head.locks) {
             continue;
         }
-        let program = call::program_at(c"/proc/self/exe").ok().map(|(program, _)| program);
-        if Some(head.program) == program && take(&data).is_some() {
-            return data.each().for_each(take_connection);
-        }
-        if Some(head.program) != program {
-            // The data was for another program, which has executed the present program without taking it.
+        if head.pid != call::getpid() {
+            // A process was executing another program when one of its threads forked this process.
             data.descriptors().for_each(|fd| drop(Fd::keep(fd)));
+            continue;
         }
-        data.each().filter(|one| one.is_attached).for_each(give_up);
+        match take(&data) {
+            Some(()) => data.each().for_each(take_connection),
+            None => data.each().filter(|one| one.is_attached).for_each(give_up),
+        }
+    }
+}
+
+/// Makes a child not keep what a thread of its parent leaves to a program. Called in a forked child, and before a child of
+/// `vfork` executes a program.
+pub(super) fn forget_left() {
+    for number in NUMBERS {
+        let Some(data) = read(number) else { continue };
+        drop(Fd::keep(number));
+        let records = data.head().records;
+        if is_there(records) {
+            // This child has other descriptors of the records. This one keeps the program's slot taken.
+            drop(Fd::keep(records.fd));
+        }
+        for fd in data.descriptors().filter(|fd| *fd != records.fd) {
+            let _ = call::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize);
+        }
     }
 }
 
 /// Takes the family's memory and the segments. Returns `None` if this is impossible.
 fn take(data: &Inheritance) -> Option<()> {
     let head = data.head();
-    let (records, locks) = (Fd::inherit(head.records.fd), Fd::inherit(head.locks.fd));
+    // Move the descriptors to numbers that the program does not use. This process has no lock of either file yet.
+    let (records, locks) = (Fd::adopt(head.records.fd), Fd::adopt(head.locks.fd));
     if head.build != build_number() || !is_sealed_memory(records.raw(), family::FILE_LEN) {
         return None;
     }
@@ -93,10 +111,11 @@ fn take_connection(there: Inherited) {
     }
 }
 
-/// Makes it visible to the program that bytes of a connection are lost, because this process cannot use its VI.
+/// Makes it visible to the program that bytes of a connection are lost, because this process cannot use its VI. Relatives
+/// may still use the connection.
 fn give_up(there: Inherited) {
     if diag::cookie(there.fd) == Ok(there.cookie) {
-        let _ = call::shutdown(there.fd, libc::SHUT_RDWR);
+        fallback::replace_by_error(core::iter::once(there.fd));
     }
 }
 

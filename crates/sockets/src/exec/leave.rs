@@ -1,15 +1,16 @@
 //! Leaves data about connections to the program that this process executes.
 
-use super::program::{Target, may_ignore_environment, program_of};
+use super::program::{Target, loads_library, may_ignore_environment};
 use super::{Descriptors, outlasts_exec};
 use crate::conn::{Conn, Phase, flag};
 use crate::members::{LocksToLeave, Reserved};
+use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use crate::{Errno, family, meeting, members, other_families, pair, peers, process, stream};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use sovia_control::inheritance::{
-    CONNECTIONS_MAX, Head, Inheritance, Inherited, LEN, LIVES_MAX, NUMBERS, Passed, Program,
+    CONNECTIONS_MAX, Head, Inheritance, Inherited, LEN, LIVES_MAX, NUMBERS, Passed,
 };
 use sovia_sys::mapping::is_free_in_programs;
 use sovia_sys::{Fd, build, call};
@@ -23,7 +24,7 @@ const OWN_PART: u32 = flag::CORRUPT
     | flag::UNANSWERED
     | flag::REFLECTED;
 
-/// Result of [`leave`]. If the exec fails, the caller drops this object, which undoes the call of [`leave`].
+/// Preparation of an exec. If the exec fails, the caller drops this object, which undoes the preparation.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Left {
@@ -40,6 +41,8 @@ struct LeftTo {
     kept: SmallVec<[i32; 32]>,
     reserved: Option<Reserved>,
     _locks: LocksToLeave,
+    /// The data. It is the first descriptor that the exec keeps, and the last one that is closed after a failed exec. So a
+    /// child that another thread makes meanwhile finds all others by the data.
     data: Fd,
 }
 
@@ -58,15 +61,16 @@ pub(super) fn leave<'a>(
         return Ok(left);
     }
     let target = if family::file().is_some() { target() } else { Target::Unknown };
-    let (is_command, program) = (matches!(target, Target::Command(_)), program_of(target)?);
+    let (is_command, loads_library) =
+        (matches!(target, Target::Command(_)), loads_library(target)?);
     if process::has_shared() {
         // A child that runs on this process's memory may have its own descriptors of the connections, and no record
         // names such a child.
         other_families::spread(inherited);
         return Ok(left);
     }
-    if let Some(program) = program.filter(|_| may_join(inherited)) {
-        left.passed = pass(inherited, program, is_command);
+    if loads_library && may_join(inherited) {
+        left.passed = pass(inherited, is_command);
     }
     for &(_, at) in inherited {
         let is_outside = is_command || !left.passes(at.conn);
@@ -102,33 +106,39 @@ fn inherits_sets() -> bool {
 }
 
 /// Leaves the program all connections that it can take over. Returns `None` if there are none.
-fn pass(inherited: &Descriptors, program: Program, is_command: bool) -> Option<LeftTo> {
-    let mut passed = Descriptors::new();
-    for &(fd, at) in inherited {
-        let is_again = passed.iter().any(|(_, other)| other.same(at));
-        if is_again || may_pass(fd, at, is_command) {
-            passed.push((fd, at));
-        }
-    }
-    if passed.is_empty() {
-        return None;
-    }
+fn pass(inherited: &Descriptors, is_command: bool) -> Option<LeftTo> {
     // The thread that would send combined bytes later ends with this program.
     stream::combine::before_waiting();
     let reserved = Reserved::new(family::expect()?)?;
     let place = reserved.place;
-    // A connection has room for the names of a few processes only.
-    passed.retain(|(_, at)| members::add(&at.conn.holders, place));
-    let Some(left) = LeftTo::new(&passed, program, is_command, reserved) else {
-        passed.iter().for_each(|(_, at)| _ = members::strike(&at.conn.holders, place));
-        return None;
-    };
-    if !process::is_borrowed() {
-        for (_, at) in passed.iter().filter(|(_, at)| at.conn.phase() == Phase::Candidate) {
-            meeting::withdraw(*at);
+    let mut passed = Descriptors::new();
+    for &(fd, at) in inherited {
+        let is_again = || passed.iter().any(|(_, other)| other.same(at));
+        if is_again() || may_be_held(at, place) && may_pass(fd, at, is_command) {
+            passed.push((fd, at));
+        } else {
+            members::strike(&at.conn.holders, place);
         }
     }
-    Some(left)
+    let left = LeftTo::new(&passed, is_command, reserved);
+    if left.is_none() {
+        passed.iter().for_each(|(_, at)| _ = members::strike(&at.conn.holders, place));
+    }
+    left
+}
+
+/// Adds the slot `place` to the holders of a connection. Then no thread begins a step of the connection's rendezvous,
+/// and this function waits until running steps are over. So the connection's phase stays as it is now. Returns false if
+/// the connection has no room for another holder's name.
+fn may_be_held(at: Ref, place: usize) -> bool {
+    let is_named = at.conn.is_generation(at.generation) && members::add(&at.conn.holders, place);
+    if is_named && at.conn.phase() == Phase::Candidate {
+        match process::is_borrowed() {
+            true => drop(meeting::Steps::hold(at)),
+            false => meeting::withdraw(at),
+        }
+    }
+    is_named
 }
 
 /// Returns true if a program can take over a connection. `is_command` says that the program is the command `sovia`. The
@@ -156,14 +166,14 @@ fn may_pass(fd: i32, at: Ref, is_command: bool) -> bool {
 }
 
 impl LeftTo {
-    fn new(
-        passed: &Descriptors,
-        program: Program,
-        is_command: bool,
-        reserved: Reserved,
-    ) -> Option<LeftTo> {
+    /// Returns `None` if there is no connection to leave, or if a part of it cannot be left.
+    fn new(passed: &Descriptors, is_command: bool, reserved: Reserved) -> Option<LeftTo> {
+        if passed.is_empty() {
+            reserved.free();
+            return None;
+        }
         let locks = LocksToLeave::new(process::is_borrowed())?;
-        let data = data_of(passed, program, is_command, &reserved, &locks)?;
+        let data = data_of(passed, is_command, &reserved, &locks)?;
         let made = Fd::keep(call::memfd_create(c"sovia-inheritance", libc::MFD_CLOEXEC).ok()?);
         let bytes = data.encode();
         if call::pwrite_both(made.raw(), &bytes, &[], 0) != Ok(bytes.len()) {
@@ -177,6 +187,8 @@ impl LeftTo {
                 connections.push(at.conn);
             }
         }
+        // Set this before the first descriptor stays open. A fork copies the descriptors before it copies this memory.
+        HAS_LEFT.store(true, Ordering::SeqCst);
         let mut left = LeftTo {
             connections,
             kept: SmallVec::new(),
@@ -202,7 +214,6 @@ impl LeftTo {
 /// Returns the data for the program. Returns `None` if the data has no room, or if a part of it is missing.
 fn data_of(
     passed: &Descriptors,
-    program: Program,
     is_command: bool,
     reserved: &Reserved,
     locks: &LocksToLeave,
@@ -217,7 +228,7 @@ fn data_of(
         count += 1;
     });
     let mut data = Inheritance::new(Head {
-        program,
+        pid: call::getpid(),
         build: build_number(),
         records: Passed { fd: records, inode },
         records_base: family::base()? as u64,
@@ -271,6 +282,22 @@ impl Drop for Left {
     fn drop(&mut self) {
         self.counted.iter().for_each(|conn| conn.take_back());
     }
+}
+
+per_engine! {
+    /// Set once a thread of this process has let an exec keep descriptors.
+    static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+}
+
+/// Returns true if a thread of this process, or of the process that has forked this one, may be executing a program for
+/// which descriptors stay open.
+pub(super) fn may_be_leaving() -> bool {
+    HAS_LEFT.load(Ordering::SeqCst)
+}
+
+/// Forgets the threads of the parent in a forked child.
+pub(super) fn forked() {
+    HAS_LEFT.store(false, Ordering::Relaxed);
 }
 
 impl Drop for LeftTo {

@@ -9,7 +9,7 @@
 //!    (`leave.rs`; for the form see [`sovia_control::inheritance`]). The exec keeps this file, and the descriptors that
 //!    the data names.
 //! 2. The slot's lock belongs to an open file that only the program gets. So the family knows at any moment whether
-//!    the program, or the process that executes it, still lives ([`crate::members::Reserved`]).
+//!    the program, or the process that executes it, still lives (`members::Reserved`).
 //! 3. The exec ends this process as a member of the family: the kernel releases its lock. Connections that the program
 //!    does not inherit are then closed, like those of a process that has died.
 //! 4. At its start, the program takes the data and the slot (`join.rs`).
@@ -46,6 +46,9 @@ type Descriptors = SmallVec<[(i32, Ref); 4]>;
 /// Those with which the exec would fail, if there is no such program. Then all connections stay unchanged, and the
 /// caller need not try the exec.
 pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errno> {
+    if process::is_borrowed() && leave::may_be_leaving() {
+        join::forget_left();
+    }
     let mut inherited = inherited();
     let left = leave::leave(&inherited, target)?;
     inherited.retain(|(_, at)| !left.passes(at.conn));
@@ -54,6 +57,14 @@ pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errn
         sets::leave_by_exec();
     }
     Ok(left)
+}
+
+/// Makes a forked child not keep the descriptors that a thread of its parent leaves to a program.
+pub(crate) fn forked() {
+    if leave::may_be_leaving() {
+        leave::forked();
+        join::forget_left();
+    }
 }
 
 /// Moves all connections that a new child's program would inherit back to TCP. Called before the child is made.

@@ -2,8 +2,8 @@
 
 use crate::{Errno, errno};
 use core::ffi::CStr;
+use memchr::memmem;
 use smallvec::SmallVec;
-use sovia_control::inheritance::Program;
 use sovia_sys::{Fd, call, small_file};
 
 /// Program that a process is about to execute.
@@ -20,17 +20,16 @@ pub enum Target<'a> {
     Unknown,
 }
 
-/// Returns the file that the kernel will execute for `target`. `None` if the library will not be loaded into this file,
-/// or if this is not certain.
+/// Returns true if the program will load the library, and will make its calls through it.
 ///
 /// # Errors
 /// The exec would fail with the same error.
-pub(super) fn program_of(target: Target<'_>) -> Result<Option<Program>, Errno> {
+pub(super) fn loads_library(target: Target<'_>) -> Result<bool, Errno> {
     match target {
-        Target::Path(path) => program_at(path),
+        Target::Path(path) => file_loads_library(path),
         // Do not check that the library will be loaded, because the command may be linked statically.
-        Target::Command(path) => Ok(call::program_at(path).ok().map(|(program, _)| program)),
-        Target::Name(name, _) if name.to_bytes().contains(&b'/') => program_at(name),
+        Target::Command(path) => Ok(call::program_at(path).is_ok()),
+        Target::Name(name, _) if name.to_bytes().contains(&b'/') => file_loads_library(name),
         Target::Name(name, path) => {
             let path = path.map_or(&b"/bin:/usr/bin"[..], CStr::to_bytes);
             let found = path.split(|&byte| byte == b':').find_map(|directory| {
@@ -39,53 +38,56 @@ pub(super) fn program_of(target: Target<'_>) -> Result<Option<Program>, Errno> {
                     file.push(b'/');
                 }
                 file.extend_from_slice(name.to_bytes_with_nul());
-                let found = CStr::from_bytes_with_nul(&file).ok().map(program_at);
+                let found = CStr::from_bytes_with_nul(&file).ok().map(file_loads_library);
                 found.filter(|found| *found != Err(libc::ENOENT))
             });
             match found.unwrap_or(Err(libc::ENOENT)) {
                 // libc may find another file in a later directory.
-                Err(error) if error != libc::ENOENT => Ok(None),
+                Err(error) if error != libc::ENOENT => Ok(false),
                 found => found,
             }
         }
-        Target::Unknown => Ok(None),
+        Target::Unknown => Ok(false),
     }
 }
 
-/// Returns the file that the kernel executes for this path, if the library will be loaded into this file. For a
-/// script, the file is the interpreter.
+/// Returns true if the program at this path will load the library. For a script, this is the interpreter.
 ///
 /// # Errors
 /// The exec would fail with the same error.
-fn program_at(path: &CStr) -> Result<Option<Program>, Errno> {
-    let (program, is_plain) = call::program_at(path).map_err(errno)?;
+fn file_loads_library(path: &CStr) -> Result<bool, Errno> {
+    let (_, is_plain) = call::program_at(path).map_err(errno)?;
+    if !is_plain || !call::may_execute(path) {
+        return Ok(false);
+    }
     let mut room = [0; BEGINNING];
-    let Some(beginning) = beginning_of(path, &mut room).filter(|_| is_plain) else {
-        return Ok(None);
-    };
-    let Some(line) = beginning.strip_prefix(b"#!") else {
-        return Ok(loads_libraries(beginning).then_some(program));
-    };
-    Ok(interpreter_of(line))
+    let Some(beginning) = beginning_of(path, &mut room) else { return Ok(false) };
+    match beginning.strip_prefix(b"#!") {
+        Some(line) => Ok(interpreter_loads_library(line).unwrap_or_default()),
+        None => Ok(loads_libraries(beginning) && !has_own_ways(path)),
+    }
 }
 
-/// Returns the interpreter of a script whose first line begins with `line`, if the library will be loaded into it.
-fn interpreter_of(line: &[u8]) -> Option<Program> {
-    let line = line.split(|&byte| byte == b'\n').next()?;
-    let mut words = line.split(|&byte| byte == b' ' || byte == b'\t');
+/// Returns true if the interpreter of a script will load the library. The script's first line begins with `line`.
+fn interpreter_loads_library(line: &[u8]) -> Option<bool> {
+    /// Number of bytes of a script that the kernel reads (`BINPRM_BUF_SIZE`), without `#!`.
+    const LINE_MAX: usize = 256 - 2;
+    let end = line.iter().take(LINE_MAX).position(|&byte| byte == b'\n')?;
+    let mut words = line[..end].split(|&byte| byte == b' ' || byte == b'\t');
     let mut interpreter: SmallVec<[u8; 256]> = words.find(|word| !word.is_empty())?.into();
     interpreter.push(0);
     let path = CStr::from_bytes_with_nul(&interpreter).ok()?;
-    let (program, is_plain) = call::program_at(path).ok()?;
+    let (_, is_plain) = call::program_at(path).ok()?;
     let mut room = [0; BEGINNING];
     let beginning = beginning_of(path, &mut room)?;
-    (is_plain && loads_libraries(beginning)).then_some(program)
+    let loads = is_plain && call::may_execute(path) && loads_libraries(beginning);
+    Some(loads && !has_own_ways(path))
 }
 
 /// Number of bytes that are read from the beginning of a program.
 const BEGINNING: usize = 1024;
 
-fn beginning_of<'a>(path: &CStr, room: &'a mut [u8; BEGINNING]) -> Option<&'a [u8]> {
+fn beginning_of<'a>(path: &CStr, room: &'a mut [u8]) -> Option<&'a [u8]> {
     let file = call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).map(Fd::keep).ok()?;
     let len = call::pread(file.raw(), room, 0).ok()?;
     Some(&room[..len])
@@ -94,29 +96,58 @@ fn beginning_of<'a>(path: &CStr, room: &'a mut [u8; BEGINNING]) -> Option<&'a [u
 /// Returns true if a file that begins with these bytes is a program for this machine with glibc's dynamic linker as its
 /// ELF interpreter. This linker loads the libraries that LD_PRELOAD names. musl's linker cannot load the library.
 fn loads_libraries(file: &[u8]) -> bool {
-    const INTERPRETER: u32 = 3;
-    let (machine, linker): (u16, &[u8]) = match cfg!(target_arch = "x86_64") {
-        true => (62, b"/ld-linux-x86-64.so.2\0"),
-        false => (183, b"/ld-linux-aarch64.so.1\0"),
-    };
-    let half = |at: usize| file.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
-    let word = |at: usize| {
-        let bytes = file.get(at..)?.first_chunk()?;
-        usize::try_from(u64::from_le_bytes(*bytes)).ok()
-    };
-    let is_glibcs = || {
-        let (first, size, count) = (word(32)?, usize::from(half(54)?), usize::from(half(56)?));
-        let headers = (0..count).map(|n| first.saturating_add(n * size));
-        let header = headers.take_while(|&at| at < file.len()).find(|&at| {
-            let kind = file.get(at..).and_then(<[u8]>::first_chunk);
-            kind.is_some_and(|kind| u32::from_le_bytes(*kind) == INTERPRETER)
-        })?;
-        let (at, len) = (word(header + 8)?, word(header + 32)?);
-        Some(file.get(at..at.checked_add(len)?)?.ends_with(linker))
-    };
     file.starts_with(b"\x7fELF\x02\x01")
-        && half(18) == Some(machine)
-        && is_glibcs().unwrap_or_default()
+        && half(file, 18) == Some(MACHINE)
+        && linker_of(file).is_some_and(|linker| {
+            linker.to_bytes().ends_with(LINKER) && call::file_at(linker).is_ok()
+        })
+}
+
+const MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+const LINKER: &[u8] = match cfg!(target_arch = "x86_64") {
+    true => b"/ld-linux-x86-64.so.2",
+    false => b"/ld-linux-aarch64.so.1",
+};
+
+fn half(file: &[u8], at: usize) -> Option<u16> {
+    file.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes))
+}
+
+fn word(file: &[u8], at: usize) -> Option<usize> {
+    let bytes = file.get(at..)?.first_chunk()?;
+    usize::try_from(u64::from_le_bytes(*bytes)).ok()
+}
+
+/// Returns the path of the ELF interpreter (PT_INTERP) of the program `file`.
+fn linker_of(file: &[u8]) -> Option<&CStr> {
+    const INTERPRETER: u32 = 3;
+    let (size, count) = (usize::from(half(file, 54)?), usize::from(half(file, 56)?));
+    let first = word(file, 32)?;
+    let headers = (0..count).map(|n| first.saturating_add(n * size));
+    let header = headers.take_while(|&at| at < file.len()).find(|&at| {
+        let kind = file.get(at..).and_then(<[u8]>::first_chunk);
+        kind.is_some_and(|kind| u32::from_le_bytes(*kind) == INTERPRETER)
+    })?;
+    let (at, len) = (word(file, header + 8)?, word(file, header + 32)?);
+    CStr::from_bytes_with_nul(file.get(at..at.checked_add(len)?)?).ok()
+}
+
+/// Returns true if a program makes its own system calls or has its own plan of the address space. Go programs make
+/// system calls without libc. The runtimes of some sanitizers take the addresses that the library needs.
+fn has_own_ways(path: &CStr) -> bool {
+    /// Number of bytes in which the marks lie: the program's notes and its dynamic symbols.
+    const SEARCHED: usize = 256 << 10;
+    const SANITIZERS: [&[u8]; 2] = [b"__tsan_init\0", b"__msan_init\0"];
+    /// Name of Go's ELF notes. The length of the name precedes it by 12 bytes.
+    const GO: &[u8] = b"Go\0\0";
+    let mut room = vec![0; SEARCHED];
+    let Some(file) = beginning_of(path, &mut room) else { return true };
+    let is_a_note = |at: usize| {
+        let len = at.checked_sub(12).and_then(|at| file.get(at..at + 4));
+        len == Some(&(GO.len() as u32).to_le_bytes()[..])
+    };
+    memmem::find_iter(file, GO).any(is_a_note)
+        || SANITIZERS.iter().any(|mark| memmem::find(file, mark).is_some())
 }
 
 /// Returns true if the kernel may tell the dynamic linker of the next program to ignore LD_PRELOAD. It does so if this
@@ -136,14 +167,42 @@ mod tests {
 
     #[test]
     fn programs_that_load_libraries_are_told_from_others() {
-        let found = |path: &CStr| program_of(Target::Path(path));
-        assert!(matches!(found(c"/bin/sh"), Ok(Some(_))));
+        let found = |path: &CStr| loads_library(Target::Path(path));
+        assert_eq!(found(c"/bin/sh"), Ok(true));
         assert_eq!(found(c"/etc/passwd"), Err(libc::EACCES));
         assert_eq!(found(c"/dev/null"), Err(libc::EACCES));
         assert_eq!(found(c"/nowhere"), Err(libc::ENOENT));
-        assert_eq!(program_of(Target::Name(c"sh", None)), found(c"/bin/sh"));
-        assert_eq!(program_of(Target::Name(c"no-such-program", None)), Err(libc::ENOENT));
-        assert_eq!(program_of(Target::Unknown), Ok(None));
+        assert_eq!(loads_library(Target::Name(c"sh", None)), Ok(true));
+        assert_eq!(loads_library(Target::Name(c"no-such-program", None)), Err(libc::ENOENT));
+        assert_eq!(loads_library(Target::Unknown), Ok(false));
+    }
+
+    #[test]
+    fn scripts_are_told_by_their_interpreters() {
+        assert_eq!(interpreter_loads_library(b" /bin/sh -e\n"), Some(true));
+        assert_eq!(interpreter_loads_library(b"/nowhere\n"), None);
+        // The kernel does not execute a script with a longer first line.
+        let mut long = b"/bin/sh ".to_vec();
+        long.extend([b'x'; 250]);
+        long.push(b'\n');
+        assert_eq!(interpreter_loads_library(&long), None);
+    }
+
+    #[test]
+    fn programs_with_their_own_ways_are_told_by_marks() {
+        let folder = std::env::temp_dir().join(format!("sovia-marks-{}", call::getpid()));
+        let has = |bytes: &[u8]| {
+            std::fs::write(&folder, bytes).unwrap();
+            let path = std::ffi::CString::new(folder.to_str().unwrap()).unwrap();
+            let found = has_own_ways(&path);
+            std::fs::remove_file(&folder).unwrap();
+            found
+        };
+        assert!(has(b"...\x04\0\0\0\x53\0\0\0\x04\0\0\0Go\0\0..."));
+        assert!(!has(b"...\x05\0\0\0\x53\0\0\0\x04\0\0\0Go\0\0..."));
+        assert!(!has(b"Go\0\0"));
+        assert!(has(b"\0__tsan_init\0"));
+        assert!(!has(b"\0__tsan_initial\0"));
     }
 
     #[test]

@@ -110,9 +110,26 @@ pub(super) fn give_unread(descriptors: impl Iterator<Item = i32>, at: Ref) {
     guard.conn.set(flag::RELAYED);
     put_unread(&ours, &mut guard, fd);
     if stream::unread(&mut guard, fd).is_ok_and(|unread| unread > 0) {
-        // A Unix socket reports this error if the other end closes with bytes unread.
-        let _ = call::write(theirs.raw(), &[0]);
+        fail_after_last_byte(&theirs);
     }
+    for fd in descriptors {
+        let _ = call::dup_onto(theirs.raw(), fd);
+    }
+}
+
+/// Makes a Unix socket report `ECONNRESET` after its last byte: the kernel does so if the other end closes with bytes
+/// unread.
+fn fail_after_last_byte(socket: &Fd) {
+    let _ = call::write(socket.raw(), &[0]);
+}
+
+/// Replaces a connection's descriptors by a socket that reports `ECONNRESET`. Called if this process or its next program
+/// must not use the connection. Other processes still may.
+pub(crate) fn replace_by_error(descriptors: impl Iterator<Item = i32>) {
+    let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
+    let Ok((ours, theirs)) = pair else { return };
+    fail_after_last_byte(&theirs);
+    drop(ours);
     for fd in descriptors {
         let _ = call::dup_onto(theirs.raw(), fd);
     }

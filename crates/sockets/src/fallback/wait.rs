@@ -1,7 +1,7 @@
 //! Waits until connections are back on TCP, or cannot return to TCP.
 
 use super::coming::COMING;
-use super::hand_over::{PROCESSES, give_unread, hand_over, hands_over};
+use super::hand_over::{PROCESSES, give_unread, hand_over, hands_over, replace_by_error};
 use super::patience::{self, Patience};
 use super::step::{self, Step, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
@@ -25,6 +25,8 @@ struct Round {
     back: Vec<u32>,
     /// Connections whose unread bytes the new program of a child of `vfork` must get.
     given: Vec<Ref>,
+    /// Connections whose unread bytes stay for relatives.
+    kept_from_program: Vec<Ref>,
     over: Vec<(i32, Ref)>,
     left: Vec<(i32, Ref)>,
 }
@@ -36,13 +38,19 @@ impl Round {
         match *visit {
             Visit::Waits(..) => return true,
             Visit::Back(pair) => self.back.push(pair),
-            Visit::Gives if self.given.iter().all(|other| !other.same(at)) => self.given.push(at),
-            Visit::Gives => {}
+            Visit::Gives => add_once(&mut self.given, at),
+            Visit::Keeps => add_once(&mut self.kept_from_program, at),
             Visit::Settled => {}
             Visit::Left => self.left.push((fd, at)),
             Visit::HandsOver => self.over.push((fd, at)),
         }
         false
+    }
+}
+
+fn add_once(connections: &mut Vec<Ref>, at: Ref) {
+    if !connections.iter().any(|other| other.same(at)) {
+        connections.push(at);
     }
 }
 
@@ -65,7 +73,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         // again.
         let mut last = None;
         coming.retain(|&one| {
-            let visit = visit(one, cause, &waits);
+            let visit = visit(one, cause, is_for_program(connections, one.1), &waits);
             last = match visit {
                 Visit::Waits(bell, before) => Some((bell, before)),
                 _ => None,
@@ -78,9 +86,15 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
             let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
         }
         drop(waits);
+        let descriptors_of = |at: Ref| {
+            let same = connections.iter().filter(move |(_, other)| other.same(at));
+            same.map(|(fd, _)| *fd)
+        };
         for at in round.given {
-            let same = connections.iter().filter(|(_, other)| other.same(at));
-            give_unread(same.map(|(fd, _)| *fd), at);
+            give_unread(descriptors_of(at), at);
+        }
+        for at in round.kept_from_program {
+            replace_by_error(descriptors_of(at));
         }
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
         left.append(&mut round.left);
@@ -130,7 +144,7 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
     while goes_on {
         let mut round = Round::default();
         let waits = Waits::begin(false);
-        let visit = visit(one, cause, &waits);
+        let visit = visit(one, cause, true, &waits);
         goes_on = round.goes_on(one, &visit);
         if let Visit::Waits(bell, before) = visit {
             let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
@@ -149,6 +163,9 @@ enum Visit<'w> {
     Back(u32),
     /// The program of a child of `vfork` must get the unread bytes.
     Gives,
+    /// The unread bytes stay on the VI for relatives, and the program must not take the end of TCP for the end of the
+    /// stream.
+    Keeps,
     /// The connection stays on its VI, or another thread has continued the fallback.
     Settled,
     /// The fallback continues when the peer acts. Either the peer is stopped, and relatives of this process share the
@@ -189,8 +206,20 @@ fn left<'w>() -> Visit<'w> {
     Visit::Left
 }
 
-/// Takes one step of a connection's fallback.
-fn visit<'w>((named, at, patience): Coming, cause: Cause, waits: &'w Waits) -> Visit<'w> {
+/// Returns true if a program that gets these connections will most likely read this one: as its standard input, output
+/// or error. A connection with a higher descriptor has most likely been passed on by mistake.
+fn is_for_program(connections: &[(i32, Ref)], at: Ref) -> bool {
+    connections.iter().any(|(fd, other)| other.same(at) && (0..=2).contains(fd))
+}
+
+/// Takes one step of a connection's fallback. `is_for_program` says who reads unread bytes that only one can get: the
+/// program or process that gets the connection, or the relatives that share it.
+fn visit<'w>(
+    (named, at, patience): Coming,
+    cause: Cause,
+    is_for_program: bool,
+    waits: &'w Waits,
+) -> Visit<'w> {
     let conn = at.conn;
     // Without a guard, the connection has no VI here any more: another thread has ended the fallback or closed the
     // connection.
@@ -230,9 +259,9 @@ fn visit<'w>((named, at, patience): Coming, cause: Cause, waits: &'w Waits) -> V
             let needs_bytes = came == Step::Stays
                 && is_for_other_programs(cause)
                 && stream::unread(&mut guard, fd).is_ok_and(|unread| unread > 0);
-            if needs_bytes && is_left_to_others && process::is_borrowed() {
+            if needs_bytes && is_left_to_others && (!is_for_program || process::is_borrowed()) {
                 give_up(&mut guard, came);
-                return Visit::Gives;
+                return if is_for_program { Visit::Gives } else { Visit::Keeps };
             }
             let is_left_to_others = is_left_to_others && !needs_bytes;
             if is_left_to_others && (came == Step::Stays || !leaving::awaits_answer(&guard)) {

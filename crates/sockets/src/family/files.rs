@@ -9,7 +9,6 @@ use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};
 use crate::conn::{Conn, FIELDS};
 use crate::members::{self, MEMBERS};
 use crate::per_engine::per_engine;
-use crate::stats;
 use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -107,7 +106,6 @@ pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
         // If the schema is full, readers do not find this chunk's connections.
         let _ = Legend::add_file(words, File { fd: file.raw(), inode });
     }
-    stats::show(file.raw());
     if at == 0 {
         members::has_records(file.raw());
     }

@@ -181,20 +181,24 @@ fn end(conn: &Conn, fd: i32) -> Got {
     }
     match kernel_socket(fd) {
         // The peer is dead, but the FIN of its kernel socket has not arrived yet.
-        Got::Nothing if conn.has(flag::DEAD) => Got::End,
+        Got::Nothing if conn.has(flag::DEAD) => end_of_stream(conn),
+        Got::End => end_of_stream(conn),
         got => got,
     }
 }
 
-/// Returns the result of a receive after the peer's FIN on the VI. This is an error if a relay may have taken bytes
-/// that a relative of this process had to read. The stream must not look complete. It is also an error if this end has
-/// shut its receiving half and the kernel socket was reset.
+/// Returns the end of the stream, or an error if a relay may have taken bytes that a relative of this process had to
+/// read. The stream must not look complete.
+fn end_of_stream(conn: &Conn) -> Got {
+    let is_cut = conn.has(flag::RELAYED) && !process::is_relay();
+    if is_cut { Got::Failed(libc::ECONNRESET) } else { Got::End }
+}
+
+/// Returns the result of a receive after the peer's FIN on the VI: the end of the stream ([`end_of_stream`]). This is
+/// an error if this end has shut its receiving half and the kernel socket was reset.
 pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
-    if conn.has(flag::RELAYED) && !process::is_relay() {
-        return Got::Failed(libc::ECONNRESET);
-    }
     match conn.has(flag::SHUT_RD).then(|| kernel_socket(fd)) {
-        None | Some(Got::Nothing) => Got::End,
+        None | Some(Got::Nothing) => end_of_stream(conn),
         Some(found) => found,
     }
 }

@@ -91,6 +91,12 @@ pub fn file_at(path: &core::ffi::CStr) -> Result<(u64, u64)> {
     stat(path).map(|st| (st.st_dev, st.st_ino))
 }
 
+/// Returns true if this process may execute the file that a path leads to. This depends on the process's effective
+/// ids, and on the mount (`noexec`).
+pub fn may_execute(path: &core::ffi::CStr) -> bool {
+    sys!(faccessat2, libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS).is_ok()
+}
+
 /// Returns device and inode of the executable file that a path leads to. Also returns whether a process that
 /// executes the file keeps its user, group and capabilities.
 pub fn program_at(path: &core::ffi::CStr) -> Result<((u64, u64), bool)> {

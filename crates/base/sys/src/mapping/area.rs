@@ -60,7 +60,7 @@ mod tests {
     fn a_mapping_lies_in_the_area_and_can_be_repeated_there() {
         let file = sealed_memory(c"test", 4096).unwrap();
         let base = {
-            let mapping = Mapping::shared(file.raw(), 4096).unwrap();
+            let mapping = Mapping::shared_with_programs(file.raw(), 4096).unwrap();
             let base = mapping.base() as usize;
             assert!(is_free_in_programs(base), "{base:#x}");
             assert_eq!(
@@ -70,6 +70,9 @@ mod tests {
             base
         };
         assert_eq!(Mapping::shared_at(base, file.raw(), 4096).unwrap().base() as usize, base);
+        // Memory that no program takes over must not take these addresses.
+        let other = Mapping::shared(file.raw(), 4096).unwrap();
+        assert!(!is_free_in_programs(other.base() as usize));
     }
 
     #[test]
