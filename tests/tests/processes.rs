@@ -140,12 +140,22 @@ scenarios!("inheritance":
 );
 
 scenarios!("joining", Scenario::may_stay_on_tcp:
-    programs_begin_amid_the_rendezvous,
-    programs_of_vforked_children_begin_amid_the_rendezvous,
     execs_that_fail_leave_nothing_to_other_programs,
     the_last_preload_counts,
     path_leads_past_a_program_without_linker,
 );
+
+/// The rendezvous begins with the third transfer of each connection.
+#[test]
+fn programs_begin_amid_the_rendezvous() {
+    for case in [
+        "programs_begin_amid_the_rendezvous",
+        "programs_of_vforked_children_begin_amid_the_rendezvous",
+    ] {
+        let scenario = Scenario::c("joining", case).may_stay_on_tcp();
+        scenario.env("SOVIA_MEET", "3").run_accelerated();
+    }
+}
 
 /// Programs that load the library continue on the VI: no connection goes back to TCP.
 #[test]

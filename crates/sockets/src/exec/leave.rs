@@ -289,8 +289,8 @@ per_engine! {
     static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 }
 
-/// Returns true if a thread of this process, or of the process that has forked this one, may be executing a program for
-/// which descriptors stay open.
+/// Returns true if descriptors may stay open for a program that another thread is executing. This is a thread of this
+/// process, or of the process that has forked this one.
 pub(super) fn may_be_leaving() -> bool {
     HAS_LEFT.load(Ordering::SeqCst)
 }

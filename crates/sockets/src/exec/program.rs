@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_load_libraries_are_told_from_others() {
+    fn programs_that_load_libraries_differ_from_others() {
         let found = |path: &CStr| loads_library(Target::Path(path));
         assert_eq!(found(c"/bin/sh"), Ok(true));
         assert_eq!(found(c"/etc/passwd"), Err(libc::EACCES));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_told_by_their_interpreters() {
+    fn a_script_loads_what_its_interpreter_loads() {
         assert_eq!(interpreter_loads_library(b" /bin/sh -e\n"), Some(true));
         assert_eq!(interpreter_loads_library(b"/nowhere\n"), None);
         // The kernel does not execute a script with a longer first line.
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_with_their_own_ways_are_told_by_marks() {
+    fn marks_show_programs_with_their_own_ways() {
         let folder = std::env::temp_dir().join(format!("sovia-marks-{}", call::getpid()));
         let has = |bytes: &[u8]| {
             std::fs::write(&folder, bytes).unwrap();

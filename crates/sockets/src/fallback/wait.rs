@@ -212,8 +212,8 @@ fn is_for_program(connections: &[(i32, Ref)], at: Ref) -> bool {
     connections.iter().any(|(fd, other)| other.same(at) && (0..=2).contains(fd))
 }
 
-/// Takes one step of a connection's fallback. `is_for_program` says who reads unread bytes that only one can get: the
-/// program or process that gets the connection, or the relatives that share it.
+/// Takes one step of a connection's fallback. The program or process that gets the connection may read the unread bytes,
+/// or relatives that share the connection. Only one of them can get the bytes: the program if `is_for_program` is true.
 fn visit<'w>(
     (named, at, patience): Coming,
     cause: Cause,
