@@ -17,21 +17,6 @@ pub fn open(pid: i32) -> Result<Fd> {
 /// every thread, and waits for each.
 const LIBCS_OWN: u64 = 1 << 31 | 1 << 32;
 
-/// Makes a child with a copy of this process's memory. Returns the child's id, and 0 in the child. The child's
-/// end raises no signal.
-///
-/// # Errors
-/// Those of `clone`.
-///
-/// # Safety
-/// libc does not know the child. In the child, a thread that does not exist there may hold a lock. So the child
-/// must only make system calls, and must end by one.
-pub unsafe fn copy() -> Result<i32> {
-    // SAFETY: the child shares no memory, so it has its own stack. By contract the child only makes system calls.
-    unsafe { syscalls::syscall!(Sysno::clone, 0usize, 0usize, 0usize, 0usize, 0usize) }
-        .map(|pid| pid as i32)
-}
-
 /// Runs `f` while the program's signals are blocked in this thread. So a thread that `f` spawns receives none of
 /// them.
 pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {

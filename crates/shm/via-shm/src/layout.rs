@@ -22,7 +22,7 @@ pub const AREA: usize = 8 << 20;
 pub const WORDS: usize = 8;
 
 /// Magic number of a Sovia segment. The low byte counts incompatible layouts.
-pub const MAGIC: u64 = 0x534f_5649_4153_4d08;
+pub const MAGIC: u64 = 0x534f_5649_4153_4d09;
 
 /// First page of a segment.
 #[derive(Debug)]
@@ -36,8 +36,6 @@ pub struct Header {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Side {
-    /// Increased at each connection request of this side.
-    pub requests: AtomicU32,
     /// Set to a nonzero value once this side's process has left for good.
     pub gone: AtomicU32,
     /// Number (plus one) of the processor on which a thread of this side last waited.

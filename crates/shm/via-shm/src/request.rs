@@ -113,9 +113,8 @@ impl Segment {
         let kept = entry.state.load(Ordering::Relaxed) & (LIVES | USED);
         self.recycle(vi, kept & LIVES == LIFE);
         entry.state.store(kept | REQUESTED, Ordering::Release);
-        let me = self.side(side);
-        me.pending[(vi / 64) as usize].fetch_or(1 << (vi % 64), Ordering::SeqCst);
-        me.requests.fetch_add(1, Ordering::SeqCst);
+        let pending = &self.side(side).pending[(vi / 64) as usize];
+        pending.fetch_or(1 << (vi % 64), Ordering::SeqCst);
         Some(vi)
     }
 
@@ -209,12 +208,6 @@ impl Segment {
     pub fn requested(&self, side: SideIndex, vi: u32) -> Option<Pending> {
         let state = self.request(vi).state.load(Ordering::Acquire);
         (owner(vi) == side ^ 1 && state & PHASE == REQUESTED).then_some(Pending { vi, state })
-    }
-
-    /// Returns the number of requests that the other side has ever made. While this number is unchanged, there is
-    /// no new request.
-    pub fn requests_seen(&self, side: SideIndex) -> u32 {
-        self.side(side ^ 1).requests.load(Ordering::Acquire)
     }
 
     /// Accepts a request of the other side. Returns false if the requester has withdrawn this request, even if
