@@ -71,6 +71,9 @@ def plain_answer(s):
 def execs(s):
     warm(s, True)
     s.set_inheritable(True)
+    # A program that inherits an epoll instance gets its connections on TCP.
+    events = select.epoll()
+    os.set_inheritable(events.fileno(), True)
     os.execv("/bin/sh", ["sh", "-c", f"printf {MESSAGE.decode()} >&{s.fileno()}"])
 
 

@@ -97,13 +97,14 @@ def name(port):
 
 
 def write(port):
-    """Nothing can be written to the file that others may open."""
+    """Nothing can be written to the files that others may open, once no program can inherit them."""
     connection = connect(port)
+    os.setresgid(NOBODY, NOBODY, NOBODY)
     refused = 0
     for number in os.listdir("/proc/self/fd"):
         path = "/proc/self/fd/" + number
         try:
-            if "sovia-records" not in os.readlink(path):
+            if not any(name in os.readlink(path) for name in ("sovia-records", "sovia-board")):
                 continue
         except OSError:
             continue

@@ -8,6 +8,10 @@
 //! A stream that is cut off must not look complete to the program. A Unix socket reports `ECONNRESET` if the other
 //! end closes with bytes unread. So the relay leaves one byte of the program unread until the connection has ended.
 //! If the connection is reset or the relay dies, the program gets `ECONNRESET` after the last byte.
+//!
+//! Relatives may share the connection. Then the relay takes only what the program receives ([`loan`]).
+
+mod loan;
 
 use crate::conn::flag;
 use crate::ops::{self, Flags};
@@ -16,6 +20,7 @@ use crate::table::{self, Ref};
 use crate::{Errno, Outcome, fallback, family, linger, pollset, process, wait};
 use core::hash::{Hash, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
+use loan::Loan;
 use sovia_sync::section;
 use sovia_sys::poll::{self, PollFd, ppoll};
 use sovia_sys::{Fd, UserSliceMut, call};
@@ -51,9 +56,10 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
     }
     let kept = [fd, socket.fd.raw(), socket.arrivals.raw(), begins.raw()];
+    let is_lent = family::is_shared(at.conn);
     let life = || {
         await_leave(&begins);
-        run(fd, at, &mut socket);
+        run(fd, at, &mut socket, is_lent);
     };
     if !start_orphan(&kept, life) {
         return false;
@@ -67,6 +73,9 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
             descriptors.push(fd);
         }
     });
+    if is_lent {
+        loan::begin(at);
+    }
     ops::leave_to_relay(&descriptors, kernel_socket.raw(), at, |guard| {
         for &fd in &descriptors {
             let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
@@ -75,7 +84,9 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
         }
         // Put the bytes after the exchange of descriptors. After the last bytes on the VI, calls go to the kernel
         // and must find the relay's socket.
-        fallback::put_unread(&socket.fd, guard, kernel_socket.raw());
+        if !is_lent {
+            fallback::put_unread(&socket.fd, guard, kernel_socket.raw());
+        }
     });
     let _ = call::write(begin.raw(), &[0]);
     true
@@ -149,20 +160,25 @@ fn await_leave(begins: &Fd) {
     while ppoll(&mut fds, None, None) == Err(call::Errno::EINTR) {}
 }
 
-/// Runs the relay until the connection has ended.
-fn run(fd: i32, at: Ref, socket: &mut Socket) {
+/// Runs the relay until the connection has ended. `is_lent` says that relatives share the connection.
+fn run(fd: i32, at: Ref, socket: &mut Socket, is_lent: bool) {
     fallback::goes_on_in_relay(at);
     // Make TCP send a reset if the relay is killed. The peer must not take the relay's death for the end of the
-    // stream.
-    let linger = call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
-    let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
-    if !both_ways(fd, at, socket) && !family::is_shared(at.conn) {
+    // stream. Relatives that share the socket keep the connection alive.
+    let linger = (!is_lent).then(|| {
+        let linger = call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
+        let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
+        linger.unwrap_or([0, 0])
+    });
+    if !both_ways(fd, at, socket, is_lent.then(|| Loan::new(at))) && !family::is_shared(at.conn) {
         // The waiting bytes are lost. Reset the connection, so that the peer does not take this for the end of the
         // stream.
         let _ = call::disconnect(fd);
         return;
     }
-    let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger.unwrap_or([0, 0]));
+    if let Some(linger) = linger {
+        let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    }
     // Close the connection as a program would. TCP may have no room yet for all sent bytes. These bytes would be
     // lost if the relay ended now, so the relay waits.
     ops::close(fd);
@@ -364,8 +380,9 @@ impl Flow {
     }
 }
 
-/// Moves bytes in both directions until both have ended. Returns false if a direction has failed.
-fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
+/// Moves bytes in both directions until both have ended. Returns false if a direction has failed. `loan` is `None` if
+/// no relative shares the connection.
+fn both_ways(fd: i32, at: Ref, socket: &mut Socket, mut loan: Option<Loan>) -> bool {
     let mut piece = vec![0u8; PIECE];
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
@@ -375,6 +392,11 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
     let mut urgent = None;
     let mut has_failed = false;
     while !(inbound.told && outbound.told) {
+        let is_settled = |loan: &mut Loan| loan.settle(fd, socket, piece).is_ok();
+        if !loan.as_mut().is_none_or(is_settled) {
+            return false;
+        }
+        let is_out = loan.as_ref().is_some_and(Loan::is_out);
         // A thread of the program may have been in the kernel's receive since before the connection had a VI. The
         // next bytes on TCP belong to this thread's call.
         let is_free = at.conn.rx_pins.is_empty();
@@ -385,24 +407,33 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
         };
         let when = |is_wanted: bool, events: i16| if is_wanted { events } else { 0 };
         let takes = outbound.has_room() && urgent.is_none();
-        let from_peer = when(inbound.has_room() && is_free, libc::POLLIN);
+        let receives = inbound.has_room() && is_free && !is_out;
+        let from_peer = when(receives, libc::POLLIN);
         let to_peer = when(!outbound.waiting.is_empty(), libc::POLLOUT);
         let mut fds = [
             entry(fd, from_peer | to_peer),
             entry(socket.fd.raw(), when(!inbound.waiting.is_empty(), libc::POLLOUT)),
             entry(socket.arrivals.raw(), when(takes && !may_take, libc::POLLIN)),
         ];
-        let looks = !is_free || urgent.is_some();
+        let looks = !is_free || urgent.is_some() || is_out;
         let pause = if may_take && takes { Some(0) } else { looks.then_some(LOOK_NS) };
         if pollset::wait(&mut fds, pollset::By::Poll, pause, None).is_err() {
             return false;
         }
-        if is_free && inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
-            let result = receive(fd, at, piece);
+        if receives && fds[0].revents & !libc::POLLOUT != 0 {
+            let result = match &mut loan {
+                Some(loan) => loan.lend(fd, socket, piece),
+                None => receive(fd, at, piece),
+            };
             if inbound.discards && matches!(result, Ok(1..)) && socket.is_closed() {
                 return false;
             }
-            inbound.take(result, piece);
+            match (&loan, result) {
+                (Some(_), Ok(1..)) => {}
+                (Some(_), Err(libc::EPIPE)) if socket.is_closed() => return false,
+                (Some(_), Err(libc::EPIPE)) => inbound.stop(),
+                _ => inbound.take(result, piece),
+            }
         }
         if fds[2].revents != 0 {
             socket.take_edge();
@@ -414,6 +445,9 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             may_take = urgent.is_some() || result != Err(libc::EAGAIN);
             outbound.take(result, piece);
             if outbound.cut {
+                if let Some(loan) = &mut loan {
+                    loan.end_unread();
+                }
                 return false;
             }
         }
@@ -457,8 +491,11 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             socket.end();
         }
         if outbound.ends() {
-            let kernel = || call::shutdown(fd, libc::SHUT_WR).map(|()| 0).map_err(crate::errno);
-            let _ = ops::shutdown(fd, at, libc::SHUT_WR, kernel);
+            // A close of the program's end does not end the stream while relatives share the connection.
+            if !(socket.is_closed() && family::is_shared(at.conn)) {
+                let kernel = || call::shutdown(fd, libc::SHUT_WR).map(|()| 0).map_err(crate::errno);
+                let _ = ops::shutdown(fd, at, libc::SHUT_WR, kernel);
+            }
         }
     }
     !has_failed

@@ -250,6 +250,16 @@ pub const SEALS: usize = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL
 /// # Errors
 /// `EFBIG` if `len` exceeds the limit on file sizes; the errors of the system calls.
 pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
+    let fd = unsealed_memory(name, len)?;
+    call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
+    Ok(fd)
+}
+
+/// Creates a memory file like [`sealed_memory`], which can still be sealed.
+///
+/// # Errors
+/// Same as [`sealed_memory`].
+pub fn unsealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     // With a file-size limit, the kernel would answer ftruncate with a signal that kills the program.
     if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < len) {
         return Err(call::Errno::EFBIG);
@@ -257,8 +267,31 @@ pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let fd = Fd::make(|| call::memfd_create(name, flags))?;
     call::ftruncate(fd.raw(), len)?;
-    call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
     Ok(fd)
+}
+
+/// Creates zeroed memory that forked children share with this process and with each other, in a file. A process that may
+/// open the file can read the memory but not write.
+///
+/// Between the mapping and the seal, a process of the same user could open the file for writing. The kernel has no
+/// operation that does both at once.
+///
+/// # Errors
+/// Same as [`sealed_memory`]; those of `mmap`.
+pub fn shown_memory(name: &core::ffi::CStr, len: u64) -> Result<(Mapping, Fd)> {
+    let file = unsealed_memory(name, len)?;
+    let mapping = Mapping::map(len as usize, FILE, file.raw(), Sharing::Family)?;
+    seal_for_reading(file.raw())?;
+    Ok((mapping, file))
+}
+
+/// Seals a memory file against all writes except through the existing mappings. A kernel before Linux 5.1 does not have
+/// the seal against writes.
+fn seal_for_reading(file: RawFd) -> Result<()> {
+    let seals = SEALS | libc::F_SEAL_FUTURE_WRITE as usize;
+    call::fcntl(file, libc::F_ADD_SEALS, seals)
+        .or_else(|_| call::fcntl(file, libc::F_ADD_SEALS, SEALS))
+        .map(drop)
 }
 
 /// Returns true if the descriptor is a memory file of exactly `len` bytes with [`SEALS`] in place.

@@ -28,6 +28,7 @@ impl Conn {
         zero(&self.loans);
         zero(&self.error);
         zero(&self.relaying);
+        zero(&self.lent);
         zero(&self.leaves_for);
         zero(&self.again);
         zero(&self.tells_times);

@@ -24,6 +24,7 @@ mod copies;
 mod error;
 pub mod flag;
 mod handed;
+pub(crate) mod lent;
 mod life;
 mod locked;
 mod own;
@@ -160,6 +161,9 @@ pub struct Conn {
     pub(crate) choice: Choice,
     /// Id of the thread that is handing the connection to a relay; 0 if no thread is.
     pub(crate) relaying: AtomicU32,
+    /// State of the bytes that a relay lends to its program, while relatives share the connection
+    /// ([`lent`]).
+    pub(crate) lent: AtomicU32,
     /// Reason for this end's fallback to TCP: a [`sovia_control::Reason`] plus one; 0 if this end has begun no
     /// fallback.
     pub(crate) leaves_for: AtomicU32,

@@ -10,6 +10,7 @@ mod wait;
 pub use crate::sets::created;
 pub use wait::{KernelSleep, filter, note_order, pass_on, wait};
 
+use crate::conn::lent;
 use crate::conn::{Phase, flag};
 use crate::fallback::{self, Cause};
 use crate::sets::{self, Set};
@@ -69,13 +70,17 @@ pub fn control(
         }
         return kernel();
     }
+    let is_relayed = || {
+        let is_lent = at.conn.lent.load(Ordering::Acquire) != lent::NONE && at.is_attached_here();
+        at.conn.has(flag::RELAYED) && !is_lent
+    };
     // Hold the set's lock during the check of the phase and during the kernel's call. So no thread can make a VI
     // for the connection in between. The entry would then be in both places or in neither.
     let mut kernel = Some(kernel);
     let result = set.with_generation(generation, |inner| match at.conn.phase() {
         // Either the descriptor is a relay's socket by now, or is about to be one. Or the kernel must report the
         // connection, although the connection stays on its VI.
-        Phase::Attached if at.conn.has(flag::RELAYED | flag::LEFT_TO_SETS) || nested => {
+        Phase::Attached if is_relayed() || at.conn.has(flag::LEFT_TO_SETS) || nested => {
             match kernel.take() {
                 Some(kernel) => kernel(),
                 None => Err(libc::EAGAIN),

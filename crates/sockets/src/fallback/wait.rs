@@ -213,7 +213,8 @@ fn is_for_program(connections: &[(i32, Ref)], at: Ref) -> bool {
 }
 
 /// Takes one step of a connection's fallback. The program or process that gets the connection may read the unread bytes,
-/// or relatives that share the connection. Only one of them can get the bytes: the program if `is_for_program` is true.
+/// or relatives that share the connection. A child of `vfork` can start no relay that lends the bytes to the program. So
+/// its program gets the bytes if `is_for_program` is true, and the relatives get them otherwise.
 fn visit<'w>(
     (named, at, patience): Coming,
     cause: Cause,
@@ -247,7 +248,7 @@ fn visit<'w>(
         Step::Stays | Step::Waits => {
             // If relatives share the connection, start no relay: a relay would take bytes that a relative may have
             // to read. The relatives continue to read, on the VI or on TCP, where remaining bytes arrive. But if
-            // another program gets the connection, the program must find the bytes.
+            // another program gets the connection, the program must find the bytes. The relay then lends them.
             let is_left_to_others = !cause.leaves_everything() && is_others(conn);
             if is_left_to_others && becomes_others(cause) && failover::misleads(&guard) {
                 // End the connection with an error, because the program would read wrong bytes from the socket.
@@ -259,7 +260,7 @@ fn visit<'w>(
             let needs_bytes = came == Step::Stays
                 && is_for_other_programs(cause)
                 && stream::unread(&mut guard, fd).is_ok_and(|unread| unread > 0);
-            if needs_bytes && is_left_to_others && (!is_for_program || process::is_borrowed()) {
+            if needs_bytes && is_left_to_others && process::is_borrowed() {
                 give_up(&mut guard, came);
                 return if is_for_program { Visit::Gives } else { Visit::Keeps };
             }

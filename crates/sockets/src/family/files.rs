@@ -9,11 +9,10 @@ use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};
 use crate::conn::{Conn, FIELDS};
 use crate::members::{self, MEMBERS};
 use crate::per_engine::per_engine;
-use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
-use sovia_sys::mapping::sealed_memory;
+use sovia_sys::mapping::{sealed_memory, shown_memory, unsealed_memory};
 use sovia_sys::{Fd, Mapping, build, call, fd};
 
 /// Words of the schema, which lies in the first page of a chunk.
@@ -49,15 +48,17 @@ pub(crate) fn is_in_a_file() -> bool {
 pub(super) fn map(at: usize) -> Option<(Mapping, Option<Fd>)> {
     let len = len_of(at);
     let in_a_file = || {
-        let file = sealed_memory(name_of(at), len).ok().filter(Fd::is_high)?;
-        Some((Mapping::for_family_in(file.raw(), len as usize).ok()?, Some(file)))
+        let (mapping, file) = if at == 0 {
+            // A program that this process executes must be able to write to the memory.
+            let file = sealed_memory(c"sovia-records", len).ok()?;
+            (Mapping::for_family_in(file.raw(), len as usize).ok()?, file)
+        } else {
+            shown_memory(c"sovia-board", len).ok()?
+        };
+        file.is_high().then_some((mapping, Some(file)))
     };
     let made = fd::can_be_spared().then(in_a_file).flatten();
     made.or_else(|| Some((Mapping::for_family(len as usize).ok()?, None)))
-}
-
-fn name_of(at: usize) -> &'static CStr {
-    if at == 0 { c"sovia-records" } else { c"sovia-board" }
 }
 
 fn len_of(at: usize) -> u64 {
@@ -123,7 +124,7 @@ pub(super) fn renew(at: usize) -> Option<Fd> {
     if FILES[at].load(Ordering::Relaxed) == 0 {
         return None;
     }
-    sealed_memory(c"sovia-board", len_of(at)).ok().filter(Fd::is_high)
+    unsealed_memory(c"sovia-board", len_of(at)).ok().filter(Fd::is_high)
 }
 
 /// Closes the files. Called after other memory has replaced this process's memory in the files.

@@ -11,6 +11,7 @@ use super::{
     Fault, Got, combine, corrupt, ending, failed, failover, failure, reflected, rx, unanswered,
     word,
 };
+use crate::conn::lent;
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::{errno, process};
 use core::ops::ControlFlow;
@@ -190,8 +191,14 @@ fn end(conn: &Conn, fd: i32) -> Got {
 /// Returns the end of the stream, or an error if a relay may have taken bytes that a relative of this process had to
 /// read. The stream must not look complete.
 fn end_of_stream(conn: &Conn) -> Got {
-    let is_cut = conn.has(flag::RELAYED) && !process::is_relay();
-    if is_cut { Got::Failed(libc::ECONNRESET) } else { Got::End }
+    if !conn.has(flag::RELAYED) || process::is_relay() {
+        return Got::End;
+    }
+    match conn.lent.load(Ordering::Acquire) {
+        lent::RETURNED => Got::End,
+        lent::OUT => Got::Nothing,
+        _ => Got::Failed(libc::ECONNRESET),
+    }
 }
 
 /// Returns the result of a receive after the peer's FIN on the VI: the end of the stream ([`end_of_stream`]). This is

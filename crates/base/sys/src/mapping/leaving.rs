@@ -1,7 +1,7 @@
 //! Ends the sharing of a process's mappings with other processes. The mappings keep their addresses.
 
-use super::Mapping;
 use super::places::{PLACES, Sharing};
+use super::{Mapping, seal_for_reading};
 use crate::call::{RawFd, Result, Sysno};
 use core::sync::atomic::Ordering;
 
@@ -36,8 +36,8 @@ pub fn leave_files() -> bool {
 ///
 /// All callbacks get the mapping's address first:
 ///
-/// - `file` also gets the length, and may return a memory file of that length ([`super::sealed_memory`]), in which
-///   other processes can read the new memory.
+/// - `file` also gets the length, and may return a memory file of that length ([`super::unsealed_memory`]), in
+///   which other processes can read the new memory. The file is then sealed as by [`super::shown_memory`].
 /// - `fill` also gets the old bytes, the new bytes and their number, and writes the first contents of the new
 ///   memory.
 /// - `settle` also gets the old bytes and their number, just after the replacement. So it sees what other threads
@@ -75,7 +75,11 @@ fn replace(
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let new = match file {
-        Some(file) => Mapping::make(len, access, flags, file)?,
+        Some(file) => {
+            let new = Mapping::make(len, access, flags, file)?;
+            seal_for_reading(file)?;
+            new
+        }
         None => Mapping::make(len, access, flags | libc::MAP_ANONYMOUS, -1)?,
     };
     // SAFETY: the range is the mapping just made.
