@@ -108,6 +108,9 @@ fn begin() {
     heap::start();
     stdio::start();
     sovia_sockets::start();
+    if process::is_asked_for() {
+        sovia_sockets::join();
+    }
     set_errno(before);
 }
 

@@ -14,7 +14,8 @@ pub(super) fn give_up() {
     for number in NUMBERS {
         // SAFETY: nothing in this process owns the number, and `ManuallyDrop` leaves the descriptor open.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
-        let Some(inheritance) = read(&file) else { continue };
+        let mut bytes = vec![0; LEN];
+        let Some(inheritance) = read(&file, &mut bytes) else { continue };
         drop(ManuallyDrop::into_inner(file));
         let head = inheritance.head();
         if [head.records, head.locks].into_iter().all(is_there) {
@@ -34,11 +35,10 @@ fn is_there(passed: Passed) -> bool {
     file.metadata().is_ok_and(|found| found.ino() == passed.inode)
 }
 
-fn read(file: &File) -> Option<Inheritance> {
+fn read<'b>(file: &File, bytes: &'b mut [u8]) -> Option<Inheritance<'b>> {
     if file.metadata().ok()?.len() != LEN as u64 {
         return None;
     }
-    let mut bytes = [0; LEN];
-    file.read_exact_at(&mut bytes, 0).ok()?;
-    Inheritance::decode(&bytes)
+    file.read_exact_at(bytes, 0).ok()?;
+    Inheritance::decode(bytes)
 }

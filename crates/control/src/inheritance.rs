@@ -41,8 +41,6 @@ const WORDS: usize = CONNECTIONS_AT + EACH * CONNECTIONS_MAX;
 pub const LEN: usize = WORDS * 8;
 /// Magic number, with the version.
 const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i2");
-/// A descriptor that does not exist.
-const NONE: i32 = -1;
 
 /// Descriptor of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,25 +108,22 @@ pub struct Passed {
     pub inode: u64,
 }
 
-/// The data that a process passes to a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inheritance {
-    words: [u64; WORDS],
+/// The data that a process passes to a program, in the bytes of its memory file.
+#[derive(Debug)]
+pub struct Inheritance<'b> {
+    bytes: &'b mut [u8],
 }
 
 fn word_of(fd: i32) -> u64 {
     fd as u32 as u64
 }
 
-fn fds<const N: usize>(words: &[u64]) -> [i32; N] {
-    core::array::from_fn(|n| words.get(n).map_or(NONE, |&word| word as i32))
-}
-
-impl Inheritance {
-    /// Returns data without segments and connections.
-    pub fn new(head: Head) -> Inheritance {
-        let mut words = [0; WORDS];
-        words[..DOORS_AT].copy_from_slice(&[
+impl<'b> Inheritance<'b> {
+    /// Writes data without segments and connections to `bytes`, whose length must be [`LEN`].
+    pub fn new(bytes: &'b mut [u8], head: Head) -> Inheritance<'b> {
+        bytes.fill(0);
+        let mut data = Inheritance { bytes };
+        let words = [
             MAGIC,
             word_of(head.pid),
             head.build,
@@ -138,54 +133,69 @@ impl Inheritance {
             word_of(head.locks.fd),
             head.locks.inode,
             u64::from(head.place),
-        ]);
-        let lists = head.doors.iter().chain(&head.lives);
-        words[DOORS_AT..].iter_mut().zip(lists).for_each(|(word, &fd)| *word = word_of(fd));
-        Inheritance { words }
+        ];
+        let lists = head.doors.into_iter().chain(head.lives).map(word_of);
+        data.set(0, words.into_iter().chain(lists));
+        data
     }
 
-    /// Decodes the bytes of a memory file. Returns `None` if the bytes have another format.
-    pub fn decode(bytes: &[u8; LEN]) -> Option<Inheritance> {
-        let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_ne_bytes(bytes.try_into().ok()?);
-        }
-        let fit = words[COUNTS_AT] <= SEGMENTS_MAX as u64
-            && words[COUNTS_AT + 1] <= CONNECTIONS_MAX as u64;
-        (words[MAGIC_AT] == MAGIC && fit).then_some(Inheritance { words })
+    /// Returns the data in the bytes of a memory file. `None` if the bytes have another format.
+    pub fn decode(bytes: &'b mut [u8]) -> Option<Inheritance<'b>> {
+        let data = Inheritance { bytes };
+        let is_data = data.bytes.len() == LEN
+            && data.word(MAGIC_AT) == MAGIC
+            && data.word(COUNTS_AT) <= SEGMENTS_MAX as u64
+            && data.word(COUNTS_AT + 1) <= CONNECTIONS_MAX as u64;
+        is_data.then_some(data)
     }
 
     /// Returns the bytes for the memory file.
-    pub fn encode(&self) -> [u8; LEN] {
-        let mut bytes = [0; LEN];
-        for (bytes, word) in bytes.chunks_exact_mut(8).zip(&self.words) {
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let bytes = self.bytes.get(at * 8..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    }
+
+    /// Writes words from number `at` on.
+    fn set(&mut self, at: usize, words: impl Iterator<Item = u64>) {
+        let room = self.bytes.get_mut(at * 8..).unwrap_or_default();
+        for (bytes, word) in room.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
-        bytes
+    }
+
+    fn fds<const N: usize>(&self, at: usize) -> [i32; N] {
+        core::array::from_fn(|n| self.word(at + n) as i32)
+    }
+
+    fn passed(&self, at: usize) -> Passed {
+        Passed { fd: self.word(at) as i32, inode: self.word(at + 1) }
     }
 
     /// Returns the data except for segments and connections.
     pub fn head(&self) -> Head {
-        let words = &self.words;
         Head {
-            pid: words[PID_AT] as i32,
-            build: words[BUILD_AT],
-            records: Passed { fd: words[RECORDS_AT] as i32, inode: words[RECORDS_AT + 1] },
-            records_base: words[RECORDS_AT + 2],
-            locks: Passed { fd: words[LOCKS_AT] as i32, inode: words[LOCKS_AT + 1] },
-            place: words[PLACE_AT] as u32,
-            doors: fds(&words[DOORS_AT..LIVES_AT]),
-            lives: fds(&words[LIVES_AT..COUNTS_AT]),
+            pid: self.word(PID_AT) as i32,
+            build: self.word(BUILD_AT),
+            records: self.passed(RECORDS_AT),
+            records_base: self.word(RECORDS_AT + 2),
+            locks: self.passed(LOCKS_AT),
+            place: self.word(PLACE_AT) as u32,
+            doors: self.fds(DOORS_AT),
+            lives: self.fds(LIVES_AT),
         }
     }
 
     /// Adds a segment. Returns false if the data has no room.
     pub fn add_segment(&mut self, one: Segment) -> bool {
-        let n = self.words[COUNTS_AT] as usize;
-        let segments = &mut self.words[SEGMENTS_AT..CONNECTIONS_AT];
-        let Some(words) = segments.chunks_exact_mut(EACH_SEGMENT).nth(n) else { return false };
-        let (first, lists) = words.split_at_mut(EACH_SEGMENT - DOORBELLS - NOTICES);
-        first.copy_from_slice(&[
+        let n = self.word(COUNTS_AT) as usize;
+        if n >= SEGMENTS_MAX {
+            return false;
+        }
+        let words = [
             u64::from(one.index),
             u64::from(one.side),
             word_of(one.peer.0),
@@ -193,53 +203,54 @@ impl Inheritance {
             one.base,
             word_of(one.file.fd),
             one.file.inode,
-        ]);
-        let fds = one.doors.iter().chain(&one.notices);
-        lists.iter_mut().zip(fds).for_each(|(word, &fd)| *word = word_of(fd));
-        self.words[COUNTS_AT] += 1;
+        ];
+        let fds = one.doors.into_iter().chain(one.notices).map(word_of);
+        self.set(SEGMENTS_AT + n * EACH_SEGMENT, words.into_iter().chain(fds));
+        self.set(COUNTS_AT, [n as u64 + 1].into_iter());
         true
     }
 
     /// Adds a connection's descriptor. Returns false if the data has no room.
     pub fn add(&mut self, one: Inherited) -> bool {
-        let n = self.words[COUNTS_AT + 1] as usize;
-        let connections = &mut self.words[CONNECTIONS_AT..];
-        let Some(words) = connections.chunks_exact_mut(EACH).nth(n) else { return false };
+        let n = self.word(COUNTS_AT + 1) as usize;
+        if n >= CONNECTIONS_MAX {
+            return false;
+        }
         let flags = u64::from(one.is_attached) << 32 | u64::from(one.is_counted) << 33;
-        words[0] = word_of(one.fd) | flags;
-        words[1] = u64::from(one.index) << 32 | u64::from(one.generation);
-        words[2] = one.cookie;
-        self.words[COUNTS_AT + 1] += 1;
+        let words = [
+            word_of(one.fd) | flags,
+            u64::from(one.index) << 32 | u64::from(one.generation),
+            one.cookie,
+        ];
+        self.set(CONNECTIONS_AT + n * EACH, words.into_iter());
+        self.set(COUNTS_AT + 1, [n as u64 + 1].into_iter());
         true
     }
 
     /// Returns the segments.
     pub fn segments(&self) -> impl Iterator<Item = Segment> {
-        let words = self.words[SEGMENTS_AT..CONNECTIONS_AT].chunks_exact(EACH_SEGMENT);
-        words.take(self.words[COUNTS_AT] as usize).map(|words| {
-            let lists = &words[EACH_SEGMENT - DOORBELLS - NOTICES..];
-            Segment {
-                index: words[0] as u32,
-                side: words[1] as u32,
-                peer: (words[2] as i32, words[3]),
-                base: words[4],
-                file: Passed { fd: words[5] as i32, inode: words[6] },
-                doors: fds(lists),
-                notices: fds(&lists[DOORBELLS..]),
-            }
+        let count = self.word(COUNTS_AT) as usize;
+        (0..count).map(|n| SEGMENTS_AT + n * EACH_SEGMENT).map(|at| Segment {
+            index: self.word(at) as u32,
+            side: self.word(at + 1) as u32,
+            peer: (self.word(at + 2) as i32, self.word(at + 3)),
+            base: self.word(at + 4),
+            file: self.passed(at + 5),
+            doors: self.fds(at + 7),
+            notices: self.fds(at + 7 + DOORBELLS),
         })
     }
 
     /// Returns the descriptors of connections.
     pub fn each(&self) -> impl Iterator<Item = Inherited> {
-        let words = self.words[CONNECTIONS_AT..].chunks_exact(EACH);
-        words.take(self.words[COUNTS_AT + 1] as usize).map(|words| Inherited {
-            fd: words[0] as i32,
-            is_attached: words[0] >> 32 & 1 != 0,
-            is_counted: words[0] >> 33 & 1 != 0,
-            index: (words[1] >> 32) as u32,
-            generation: words[1] as u32,
-            cookie: words[2],
+        let count = self.word(COUNTS_AT + 1) as usize;
+        (0..count).map(|n| CONNECTIONS_AT + n * EACH).map(|at| Inherited {
+            fd: self.word(at) as i32,
+            is_attached: self.word(at) >> 32 & 1 != 0,
+            is_counted: self.word(at) >> 33 & 1 != 0,
+            index: (self.word(at + 1) >> 32) as u32,
+            generation: self.word(at + 1) as u32,
+            cookie: self.word(at + 2),
         })
     }
 
@@ -266,8 +277,8 @@ mod tests {
         records_base: 1 << 44,
         locks: Passed { fd: 901, inode: 9 },
         place: 17,
-        doors: [902, NONE, 903, 904, NONE, 905],
-        lives: [906, NONE, NONE, NONE, NONE, NONE, NONE, NONE],
+        doors: [902, -1, 903, 904, -1, 905],
+        lives: [906, -1, -1, -1, -1, -1, -1, -1],
     };
 
     fn one(fd: i32) -> Inherited {
@@ -289,12 +300,14 @@ mod tests {
 
     #[test]
     fn bytes_tell_what_was_put_into_them() {
-        let mut inheritance = Inheritance::new(HEAD);
-        assert!((0..3).all(|fd| inheritance.add(one(fd))));
+        let mut bytes = std::vec![7; LEN];
+        let mut inheritance = Inheritance::new(&mut bytes, HEAD);
+        assert!((0..4).all(|fd| inheritance.add(one(fd))));
         assert!((0..2).all(|index| inheritance.add_segment(segment(index))));
-        let read = Inheritance::decode(&inheritance.encode()).unwrap();
+        let mut copy = inheritance.bytes().to_vec();
+        let read = Inheritance::decode(&mut copy).unwrap();
         assert_eq!(read.head(), HEAD);
-        assert_eq!(read.each().collect::<Vec<_>>(), (0..3).map(one).collect::<Vec<_>>());
+        assert_eq!(read.each().collect::<Vec<_>>(), (0..4).map(one).collect::<Vec<_>>());
         assert_eq!(read.segments().collect::<Vec<_>>(), (0..2).map(segment).collect::<Vec<_>>());
         let mut named: Vec<i32> = read.descriptors().collect();
         named.sort_unstable();
@@ -304,7 +317,8 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many() {
-        let mut inheritance = Inheritance::new(HEAD);
+        let mut bytes = std::vec![0; LEN];
+        let mut inheritance = Inheritance::new(&mut bytes, HEAD);
         let added = (0..1000).take_while(|&fd| inheritance.add(one(fd))).count();
         assert_eq!((added, inheritance.each().count()), (CONNECTIONS_MAX, CONNECTIONS_MAX));
         let added = (0..1000).take_while(|&n| inheritance.add_segment(segment(n))).count();
@@ -313,11 +327,15 @@ mod tests {
 
     #[test]
     fn other_files_are_none_of_these() {
-        assert_eq!(Inheritance::decode(&[0; LEN]), None);
+        assert!(Inheritance::decode(&mut [0; LEN]).is_none());
+        let mut bytes = std::vec![0; LEN];
+        Inheritance::new(&mut bytes, HEAD);
+        assert!(Inheritance::decode(&mut bytes[..LEN - 1]).is_none());
         for count in [COUNTS_AT, COUNTS_AT + 1] {
-            let mut bytes = Inheritance::new(HEAD).encode();
+            let mut bytes = bytes.clone();
             bytes[count * 8 + 1] = 2;
-            assert_eq!(Inheritance::decode(&bytes), None);
+            assert!(Inheritance::decode(&mut bytes).is_none());
         }
+        assert!(Inheritance::decode(&mut bytes).is_some());
     }
 }

@@ -30,6 +30,11 @@ fn start_alone() {
     process::start();
     fork::start();
     fd::make_room();
+}
+
+/// Takes over the connections that the process which has executed this program has left to it. Called after [`start`],
+/// if the program's environment names the library.
+pub fn join() {
     exec::join();
 }
 

@@ -81,7 +81,7 @@ pub mod table;
 mod thread;
 pub mod wait;
 
-pub use engine::{finish, start, stay_out, thread_leaves};
+pub use engine::{finish, join, start, stay_out, thread_leaves};
 
 /// An errno value, as the program will find it in `errno`.
 pub type Errno = i32;

@@ -25,8 +25,9 @@ const PASSED_BY: usize = 8;
 pub(crate) const COUNTERS: usize = 64;
 /// Process id of a slot that is reserved for a child of a coming fork.
 const EXPECTED: i32 = -1;
-/// Process id of a slot that is reserved for a program that a process of the family executes or starts. The program
-/// lives while it has the descriptor with the lock on the slot's byte ([`Reserved`]).
+/// Largest process id of a slot that is reserved for a program that a process of the family executes. The program lives
+/// while it has the descriptor with the lock on the slot's byte ([`Reserved`]). Each thread reserves slots by a process
+/// id of its own. So no thread takes a slot that it has found unused, and that another thread has reserved meanwhile.
 const STARTING: i32 = -2;
 per_engine! {
     /// Slot of this process.
@@ -127,6 +128,16 @@ pub(crate) fn has_me(holders: u64) -> bool {
 pub(crate) fn add(word: &AtomicU64, place: usize) -> bool {
     let (_, now) = update(word, |holders| with(holders, place));
     place == SHARED || now.names(place as u32)
+}
+
+/// Adds the process with slot `place` to the holders in `word`. Returns false, and changes nothing, if `word` has no room
+/// for another name.
+pub(crate) fn add_if_room(word: &AtomicU64, place: usize) -> bool {
+    let added = |seen| {
+        let now = with(Holders::from_word(seen), place);
+        now.names(place as u32).then(|| now.word())
+    };
+    word.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
 }
 
 /// Adds this process to the holders in `word`.
@@ -279,20 +290,28 @@ pub(crate) fn lives(member: Member) -> bool {
 }
 
 fn is_alive(members: &Members, place: usize) -> bool {
-    match members.places[place].pid.load(Ordering::Acquire) {
-        0 => false,
-        EXPECTED => true,
-        STARTING => {
-            record_lock::is_held(RECORDS.load(Ordering::Acquire), place as u64).unwrap_or(true)
+    let pid = &members.places[place].pid;
+    loop {
+        let seen = pid.load(Ordering::Acquire);
+        let lives = match seen {
+            0 => false,
+            EXPECTED => true,
+            ..=STARTING => match RECORDS.load(Ordering::Acquire) {
+                0 => true,
+                records => record_lock::is_held(records, place as u64).unwrap_or(true),
+            },
+            _ if place == SHARED || place == self::place() => true,
+            _ => match LOCKS.load(Ordering::Acquire) {
+                // Without the file, check the process id. The result is only right within one PID namespace.
+                0 => call::process_exists(seen),
+                fd => record_lock::is_held(fd, place as u64)
+                    .unwrap_or_else(|_| call::process_exists(seen)),
+            },
+        };
+        // A starting program takes its own lock and stores its id before it gives the other lock back.
+        if lives || seen > STARTING || pid.load(Ordering::Acquire) == seen {
+            return lives;
         }
-        _ if place == SHARED || place == self::place() => true,
-        pid => match LOCKS.load(Ordering::Acquire) {
-            // Without the file, check the process id. The result is only right within one PID namespace.
-            0 => call::process_exists(pid),
-            fd => {
-                record_lock::is_held(fd, place as u64).unwrap_or_else(|_| call::process_exists(pid))
-            }
-        },
     }
 }
 
@@ -313,8 +332,8 @@ impl LocksToLeave {
             id != 0 && call::file_id(*fd).is_ok_and(|(_, inode)| inode == id)
         };
         let locks = Some(LOCKS.load(Ordering::Acquire)).filter(is_it)?;
-        let kept = Some(LOCKS_TO_LEAVE.load(Ordering::Acquire)).filter(is_it);
-        let fd = match kept.filter(|_| !is_borrowed) {
+        let kept = (!is_borrowed).then(|| LOCKS_TO_LEAVE.swap(0, Ordering::AcqRel));
+        let fd = match kept.filter(is_it) {
             Some(kept) => Fd::own(kept),
             None => Fd::duplicate(locks, FILES_FROM).ok()?,
         };
@@ -348,7 +367,7 @@ pub(crate) fn any_may_live(
     pid_of: impl Fn(u32) -> Option<i32>,
 ) -> bool {
     let may_live = |place: u32| {
-        pid_of(place).is_none_or(|pid| matches!(pid, EXPECTED | STARTING))
+        pid_of(place).is_none_or(|pid| pid < 0)
             || record_lock::is_held(locks, u64::from(place)).unwrap_or(true)
     };
     holders.may_be_more() || holders.places().any(may_live)
@@ -466,10 +485,12 @@ fn give_up(place: usize, reserved: i32) {
     }
 }
 
-/// A process slot for a program that this process executes or starts.
+/// A process slot for a program that this process executes.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) place: usize,
+    /// Process id by which the slot is reserved.
+    pid: i32,
     /// A descriptor of the family's records, opened for the program. Its open file has the lock on the slot's byte.
     records: Fd,
 }
@@ -477,7 +498,7 @@ pub(crate) struct Reserved {
 impl Reserved {
     /// Reserves the slot `expected` for a program. Returns `None` if this is impossible.
     pub(crate) fn new(expected: Expected) -> Option<Reserved> {
-        let reserved = Reserved::lock(expected.place).filter(|_| expected.is_known);
+        let reserved = if expected.is_known { Reserved::lock(expected.place) } else { None };
         if reserved.is_none() {
             give_up(expected.place, EXPECTED);
         }
@@ -489,21 +510,22 @@ impl Reserved {
         let opened = call::reopen(RECORDS.load(Ordering::Acquire), flags).map(Fd::keep).ok()?;
         record_lock::take_for_file(opened.raw(), place as u64).ok()?;
         let records = Fd::duplicate(opened.raw(), FILES_FROM).ok()?;
+        let pid = STARTING - call::gettid();
         // SYNC: the lock is taken before this Release store, as in `join`.
-        members()?.places[place].pid.store(STARTING, Ordering::Release);
-        Some(Reserved { place, records })
+        members()?.places[place].pid.store(pid, Ordering::Release);
+        Some(Reserved { place, pid, records })
     }
 
     /// Returns the descriptor for the program.
     pub(crate) fn records(&self) -> &Fd {
         &self.records
     }
-}
 
-impl Reserved {
-    /// Frees the slot, because no program has got the descriptor.
+    /// Frees the slot, because no program has got the descriptor. A child that another thread has forked may have got
+    /// it.
     pub(crate) fn free(self) {
-        give_up(self.place, STARTING);
+        let _ = record_lock::give_back_for_file(self.records.raw(), self.place as u64);
+        give_up(self.place, self.pid);
     }
 }
 

@@ -38,8 +38,8 @@ pub use descriptor::{
 };
 pub(crate) use file::read_link_at;
 pub use file::{
-    file_at, file_id, file_size, file_system, ftruncate, is_plain_file, is_there, may_execute,
-    memfd_create, open, pread, program_at, pwrite_both, read, seek, write,
+    file_at, file_id, file_owner, file_size, file_system, ftruncate, is_plain_file, is_there,
+    may_execute, memfd_create, open, pread, program_at, pwrite_both, read, seek, write,
 };
 pub use keepalive::{Keepalive, Silence};
 pub use proc_fs::{

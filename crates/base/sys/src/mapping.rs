@@ -3,10 +3,12 @@
 mod area;
 mod leaving;
 mod places;
+mod room;
 
 pub use area::is_free_in_programs;
 pub use leaving::{leave_family, leave_files};
 pub(crate) use places::{each, outside};
+pub use room::Room;
 
 use crate::call::{self, RawFd, Result, Sysno};
 use crate::fd::Fd;

@@ -6,14 +6,15 @@ use crate::table::{self, Ref};
 use crate::{fallback, family, kernel_sockets, meeting, members, pair, peers};
 use core::sync::atomic::Ordering;
 use sovia_control::inheritance::{Inheritance, Inherited, LEN, NUMBERS, Passed};
-use sovia_sys::mapping::is_sealed_memory;
+use sovia_sys::mapping::{Room, is_sealed_memory};
 use sovia_sys::{Fd, call, diag};
 
 /// Takes over the connections that the process which has executed this program has left, if there are any. Called at
 /// the program's start.
 pub(crate) fn join() {
+    let Ok(mut room) = Room::new(LEN) else { return };
     for number in NUMBERS {
-        let Some(data) = read(number) else { continue };
+        let Some(data) = read(number, &mut room[..LEN]) else { continue };
         // Close the data, even if it is for another program.
         drop(Fd::keep(number));
         let head = data.head();
@@ -35,8 +36,9 @@ pub(crate) fn join() {
 /// Makes a child not keep what a thread of its parent leaves to a program. Called in a forked child, and before a child of
 /// `vfork` executes a program.
 pub(super) fn forget_left() {
+    let Ok(mut room) = Room::new(LEN) else { return };
     for number in NUMBERS {
-        let Some(data) = read(number) else { continue };
+        let Some(data) = read(number, &mut room[..LEN]) else { continue };
         drop(Fd::keep(number));
         let records = data.head().records;
         if is_there(records) {
@@ -50,7 +52,7 @@ pub(super) fn forget_left() {
 }
 
 /// Takes the family's memory and the segments. Returns `None` if this is impossible.
-fn take(data: &Inheritance) -> Option<()> {
+fn take(data: &Inheritance<'_>) -> Option<()> {
     let head = data.head();
     // Move the descriptors to numbers that the program does not use. This process has no lock of either file yet.
     let (records, locks) = (Fd::adopt(head.records.fd), Fd::adopt(head.locks.fd));
@@ -123,11 +125,12 @@ fn is_there(passed: Passed) -> bool {
     call::file_id(passed.fd).is_ok_and(|(_, inode)| inode == passed.inode)
 }
 
-/// Reads the data at this descriptor number. Returns `None` if there is none.
-fn read(number: i32) -> Option<Inheritance> {
-    let is_sized = call::file_size(number) == Ok(LEN as u64)
-        && call::file_system(number) == Ok(libc::TMPFS_MAGIC);
-    let mut bytes = [0; LEN];
-    let is_whole = is_sized && call::pread(number, &mut bytes, 0) == Ok(LEN);
-    Inheritance::decode(&bytes).filter(|_| is_whole)
+/// Reads the data at this descriptor number into `bytes`. Returns `None` if there is none.
+fn read(number: i32, bytes: &mut [u8]) -> Option<Inheritance<'_>> {
+    // Another user's data may name memory that this user could write to.
+    let is_data = call::file_size(number) == Ok(LEN as u64)
+        && call::file_owner(number) == Ok(call::geteuid())
+        && call::file_system(number) == Ok(libc::TMPFS_MAGIC)
+        && call::pread(number, bytes, 0) == Ok(LEN);
+    is_data.then(|| Inheritance::decode(bytes)).flatten()
 }

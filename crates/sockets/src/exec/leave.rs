@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use sovia_control::inheritance::{
     CONNECTIONS_MAX, Head, Inheritance, Inherited, LEN, LIVES_MAX, NUMBERS, Passed,
 };
-use sovia_sys::mapping::is_free_in_programs;
+use sovia_sys::mapping::{Room, is_free_in_programs};
 use sovia_sys::{Fd, build, call};
 
 /// Flags of connections that stay behind, because a part of the connection belongs to this process or to an agent.
@@ -120,18 +120,27 @@ fn pass(inherited: &Descriptors, is_command: bool) -> Option<LeftTo> {
             members::strike(&at.conn.holders, place);
         }
     }
-    let left = LeftTo::new(&passed, is_command, reserved);
-    if left.is_none() {
-        passed.iter().for_each(|(_, at)| _ = members::strike(&at.conn.holders, place));
+    let left = LeftTo::new(&passed, is_command, &reserved);
+    match left {
+        Some(mut left) => {
+            left.reserved = Some(reserved);
+            Some(left)
+        }
+        None => {
+            // Strike first. The next process in the slot must not count as a holder.
+            passed.iter().for_each(|(_, at)| _ = members::strike(&at.conn.holders, place));
+            reserved.free();
+            None
+        }
     }
-    left
 }
 
 /// Adds the slot `place` to the holders of a connection. Then no thread begins a step of the connection's rendezvous,
 /// and this function waits until running steps are over. So the connection's phase stays as it is now. Returns false if
 /// the connection has no room for another holder's name.
 fn may_be_held(at: Ref, place: usize) -> bool {
-    let is_named = at.conn.is_generation(at.generation) && members::add(&at.conn.holders, place);
+    let is_named =
+        at.conn.is_generation(at.generation) && members::add_if_room(&at.conn.holders, place);
     if is_named && at.conn.phase() == Phase::Candidate {
         match process::is_borrowed() {
             true => drop(meeting::Steps::hold(at)),
@@ -167,16 +176,15 @@ fn may_pass(fd: i32, at: Ref, is_command: bool) -> bool {
 
 impl LeftTo {
     /// Returns `None` if there is no connection to leave, or if a part of it cannot be left.
-    fn new(passed: &Descriptors, is_command: bool, reserved: Reserved) -> Option<LeftTo> {
+    fn new(passed: &Descriptors, is_command: bool, reserved: &Reserved) -> Option<LeftTo> {
         if passed.is_empty() {
-            reserved.free();
             return None;
         }
         let locks = LocksToLeave::new(process::is_borrowed())?;
-        let data = data_of(passed, is_command, &reserved, &locks)?;
+        let mut room = Room::new(LEN).ok()?;
+        let data = data_of(&mut room[..LEN], passed, is_command, reserved, &locks)?;
         let made = Fd::keep(call::memfd_create(c"sovia-inheritance", libc::MFD_CLOEXEC).ok()?);
-        let bytes = data.encode();
-        if call::pwrite_both(made.raw(), &bytes, &[], 0) != Ok(bytes.len()) {
+        if call::pwrite_both(made.raw(), data.bytes(), &[], 0) != Ok(LEN) {
             return None;
         }
         let number = call::fcntl(made.raw(), libc::F_DUPFD, NUMBERS.start as usize).ok()?;
@@ -192,7 +200,7 @@ impl LeftTo {
         let mut left = LeftTo {
             connections,
             kept: SmallVec::new(),
-            reserved: Some(reserved),
+            reserved: None,
             _locks: locks,
             data: file,
         };
@@ -211,13 +219,14 @@ impl LeftTo {
     }
 }
 
-/// Returns the data for the program. Returns `None` if the data has no room, or if a part of it is missing.
-fn data_of(
+/// Writes the data for the program to `bytes`. Returns `None` if the data has no room, or if a part of it is missing.
+fn data_of<'b>(
+    bytes: &'b mut [u8],
     passed: &Descriptors,
     is_command: bool,
     reserved: &Reserved,
     locks: &LocksToLeave,
-) -> Option<Inheritance> {
+) -> Option<Inheritance<'b>> {
     let records = reserved.records().raw();
     let (_, inode) = call::file_id(records).ok()?;
     let (mut lives, mut count) = ([-1; LIVES_MAX], 0);
@@ -227,7 +236,7 @@ fn data_of(
         }
         count += 1;
     });
-    let mut data = Inheritance::new(Head {
+    let head = Head {
         pid: call::getpid(),
         build: build_number(),
         records: Passed { fd: records, inode },
@@ -236,7 +245,8 @@ fn data_of(
         place: reserved.place as u32,
         doors: pair::made_doors().map(|door| door.unwrap_or(-1)),
         lives,
-    });
+    };
+    let mut data = Inheritance::new(bytes, head);
     let mut segments: SmallVec<[u32; 4]> = SmallVec::new();
     for &(fd, at) in passed {
         let conn = at.conn;

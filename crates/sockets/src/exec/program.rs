@@ -4,6 +4,7 @@ use crate::{Errno, errno};
 use core::ffi::CStr;
 use memchr::memmem;
 use smallvec::SmallVec;
+use sovia_sys::mapping::Room;
 use sovia_sys::{Fd, call, small_file};
 
 /// Program that a process is about to execute.
@@ -140,7 +141,7 @@ fn has_own_ways(path: &CStr) -> bool {
     const SANITIZERS: [&[u8]; 2] = [b"__tsan_init\0", b"__msan_init\0"];
     /// Name of Go's ELF notes. The length of the name precedes it by 12 bytes.
     const GO: &[u8] = b"Go\0\0";
-    let mut room = vec![0; SEARCHED];
+    let Ok(mut room) = Room::new(SEARCHED) else { return true };
     let Some(file) = beginning_of(path, &mut room) else { return true };
     let is_a_note = |at: usize| {
         let len = at.checked_sub(12).and_then(|at| file.get(at..at + 4));

@@ -15,7 +15,7 @@
 //!   stopped for more than two seconds. Then a relay takes over: a small forked process that keeps the connection.
 //!   A Unix socket to the relay replaces the program's descriptors. If forked relatives share the connection, there
 //!   is no relay. The connection stays unchanged, and the relatives read the bytes on the VI. But if another program
-//!   gets the connection, a relay lends the unread bytes to this program ([`crate::relay`]).
+//!   gets the connection, a relay lends the unread bytes to this program (`relay/loan.rs`).
 //!
 //! Any thread can continue a fallback: see `step`.
 

@@ -54,6 +54,14 @@ pub fn file_size(fd: RawFd) -> Result<u64> {
     Ok(st.st_size as u64)
 }
 
+/// Returns the user id of the owner of the descriptor's file.
+pub fn file_owner(fd: RawFd) -> Result<u32> {
+    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(fstat, fd, &raw mut st)?;
+    Ok(st.st_uid)
+}
+
 /// Returns device and inode of the descriptor's file.
 pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
     // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
