@@ -24,6 +24,8 @@ static int inherited(char **argv) {
     } else if (strcmp(argv[2], "takes") == 0) {
         recv_pattern(0, offset, 700, 100);
         say("the program took 700 bytes");
+    } else if (strcmp(argv[2], "takes one") == 0) {
+        CALL(recv(0, buffer, 1, 0));
     } else if (strcmp(argv[2], "drains") == 0)
         drain_to_eof(0, offset);
     else if (strcmp(argv[2], "answers much") == 0) {
@@ -190,15 +192,22 @@ static void a_program_without_its_library_gets_it(struct peer *p, bool vforked) 
 static void a_program_without_its_library(struct peer *p) { a_program_without_its_library_gets_it(p, false); }
 static void a_vforked_one_without_its_library(struct peer *p) { a_program_without_its_library_gets_it(p, true); }
 
-static void both_read_it(struct peer *p, bool vforked) {
+static void both_read_it(struct peer *p, bool vforked, char *what, long total) {
     ssize_t got;
-    long total = 700;
     hear(p);
     MUST(unsetenv("LD_PRELOAD"));
-    run(p, vforked, becomes(p, "takes", "0"));
+    run(p, vforked, becomes(p, what, "0"));
     while ((got = recv(p->fd, buffer, 1000, 0)) > 0)
         total += got;
     say("the relative %s", got < 0 ? errno == ECONNRESET ? "is not misled" : "fails" : total == FEW ? "is not misled" : "is misled");
+}
+
+// The program leaves its standard input to its parent, as many commands of a shell do.
+static void a_command_leaves_it(struct peer *p) {
+    hear(p);
+    MUST(unsetenv("LD_PRELOAD"));
+    run(p, false, NOTHING);
+    drain_to_eof(p->fd, 0);
 }
 
 // The program does not use the stream: it is not one of its standard descriptors.
@@ -217,8 +226,9 @@ static void a_program_ignores_it(struct peer *p) {
     drain_to_eof(p->fd, 0);
 }
 
-static void a_relative_of_one_without_its_library(struct peer *p) { both_read_it(p, false); }
-static void a_relative_of_a_vforked_one_without_its_library(struct peer *p) { both_read_it(p, true); }
+static void a_relative_of_one_without_its_library(struct peer *p) { both_read_it(p, false, "takes", 700); }
+static void a_relative_of_one_that_takes_a_byte(struct peer *p) { both_read_it(p, false, "takes one", 1); }
+static void a_relative_of_a_vforked_one_without_its_library(struct peer *p) { both_read_it(p, true, "takes", 700); }
 
 // Sends it to another process while a relative has it.
 static void another_process_gets_it(struct peer *p) {
@@ -593,6 +603,8 @@ static const struct scenario scenarios[] = {
      a_relative_of_one_without_its_library},
     {"a_relative_of_a_program_without_its_library_is_not_misled", sends_few, a_relative_of_one_without_its_library},
     {"a_relative_of_a_vforked_program_without_its_library_is_not_misled", sends_few, a_relative_of_a_vforked_one_without_its_library},
+    {"a_relative_of_a_program_that_takes_a_byte_is_not_misled", sends_few, a_relative_of_one_that_takes_a_byte},
+    {"a_relative_reads_what_a_command_leaves", sends_few, a_command_leaves_it},
     {"the_process_lets_go", sends_few, a_process_that_lets_go},
     {"both_answer_a_peer_that_listens", sends_few_and_hears, both_answer},
     {"a_reset_comes_behind_it", sends_few_and_resets, a_child_is_told_of_a_reset},

@@ -95,6 +95,8 @@ scenarios!("rest":
     a_relative_of_a_program_without_its_library_is_not_misled_by_an_exit,
     a_relative_of_a_program_without_its_library_is_not_misled,
     a_relative_of_a_vforked_program_without_its_library_is_not_misled,
+    a_relative_of_a_program_that_takes_a_byte_is_not_misled,
+    a_relative_reads_what_a_command_leaves,
     the_process_lets_go,
     both_answer_a_peer_that_listens,
     a_reset_comes_behind_it,

@@ -170,7 +170,10 @@ fn run(fd: i32, at: Ref, socket: &mut Socket, is_lent: bool) {
         let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
         linger.unwrap_or([0, 0])
     });
-    if !both_ways(fd, at, socket, is_lent.then(|| Loan::new(at))) && !family::is_shared(at.conn) {
+    let is_whole = both_ways(fd, at, socket, is_lent.then(|| Loan::new(at)));
+    // A relative may have moved the connection back to TCP. Then the family does not know which processes have it.
+    let may_be_others = is_lent && !at.is_attached_here() || family::is_shared(at.conn);
+    if !is_whole && !may_be_others {
         // The waiting bytes are lost. Reset the connection, so that the peer does not take this for the end of the
         // stream.
         let _ = call::disconnect(fd);
