@@ -125,11 +125,7 @@ fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
 /// of this process. A child of `vfork` passes to its program every descriptor that its parent has not closed, so
 /// the child's exec does not count.
 fn becomes_others(cause: Cause) -> bool {
-    match cause {
-        Cause::Exec => !process::is_borrowed(),
-        Cause::Passed | Cause::PassedOnRecord => true,
-        _ => false,
-    }
+    is_for_other_programs(cause) && !(cause == Cause::Exec && process::is_borrowed())
 }
 
 /// Returns true if another program or process gets the connection, which may be the one that reads the unread bytes.

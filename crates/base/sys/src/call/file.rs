@@ -46,28 +46,27 @@ pub fn ftruncate(fd: RawFd, len: u64) -> Result<()> {
     sys!(ftruncate, fd, len).map(drop)
 }
 
-/// Returns a file's size in bytes.
-pub fn file_size(fd: RawFd) -> Result<u64> {
+/// Returns the status of the descriptor's file.
+fn status(fd: RawFd) -> Result<libc::stat> {
     // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(fstat, fd, &raw mut st)?;
-    Ok(st.st_size as u64)
+    Ok(st)
+}
+
+/// Returns a file's size in bytes.
+pub fn file_size(fd: RawFd) -> Result<u64> {
+    Ok(status(fd)?.st_size as u64)
 }
 
 /// Returns the user id of the owner of the descriptor's file.
 pub fn file_owner(fd: RawFd) -> Result<u32> {
-    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
-    let mut st: libc::stat = unsafe { core::mem::zeroed() };
-    sys!(fstat, fd, &raw mut st)?;
-    Ok(st.st_uid)
+    Ok(status(fd)?.st_uid)
 }
 
 /// Returns device and inode of the descriptor's file.
 pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
-    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
-    let mut st: libc::stat = unsafe { core::mem::zeroed() };
-    sys!(fstat, fd, &raw mut st)?;
-    Ok((st.st_dev as u64, st.st_ino as u64))
+    status(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
 /// Returns the status of the file that a path leads to.
@@ -131,10 +130,7 @@ pub fn file_system(fd: RawFd) -> Result<i64> {
 /// false for files whose content the kernel makes at each read, such as in /proc. `sendfile` refuses some of
 /// those.
 pub fn is_plain_file(fd: RawFd) -> Result<bool> {
-    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
-    let mut st: libc::stat = unsafe { core::mem::zeroed() };
-    sys!(fstat, fd, &raw mut st)?;
-    Ok(match st.st_mode & libc::S_IFMT {
+    Ok(match status(fd)?.st_mode & libc::S_IFMT {
         libc::S_IFREG => !is_made_when_read(fd)?,
         kind => kind == libc::S_IFBLK,
     })
@@ -144,10 +140,8 @@ pub fn is_plain_file(fd: RawFd) -> Result<bool> {
 fn is_made_when_read(fd: RawFd) -> Result<bool> {
     const TRACEFS: u64 = 0x7472_6163;
     const DEBUGFS: u64 = 0x6462_6720;
-    // SAFETY: all-zero bytes are a valid statfs, which is a plain C struct.
-    let mut fs: libc::statfs = unsafe { core::mem::zeroed() };
-    sys!(fstatfs, fd, &raw mut fs)?;
-    Ok([libc::PROC_SUPER_MAGIC as u64, TRACEFS, DEBUGFS].contains(&(fs.f_type as u64)))
+    let kind = file_system(fd)? as u64;
+    Ok([libc::PROC_SUPER_MAGIC as u64, TRACEFS, DEBUGFS].contains(&kind))
 }
 
 /// Reads the target of a symbolic link into `out`, and returns its length.
