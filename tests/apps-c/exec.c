@@ -295,6 +295,13 @@ static void becomes_plain_with_much_unread(struct peer *p) {
     die("exec");
 }
 
+static void becomes_plain_and_reads_late(struct peer *p) {
+    char *nothing[] = {NULL};
+    lets_it_fill(p);
+    execve(p->self, again(p, "late", 1000), nothing);
+    die("exec");
+}
+
 static void a_plain_child_reads_it(struct peer *p, bool by_vfork) {
     char *nothing[] = {NULL}, **arguments = again(p, "drain", 1000);
     lets_it_fill(p);
@@ -550,6 +557,7 @@ static const struct scenario scenarios[] = {
     {"becoming_a_program_without_the_library", answers, becomes_plain},
     {"unread_bytes_for_a_program_without_the_library", sends_across_exec, becomes_plain_unread},
     {"much_unread_for_a_program_without_the_library", sends_more_than_fits, becomes_plain_with_much_unread},
+    {"much_unread_for_a_program_that_begins_late", sends_more_than_fits, becomes_plain_and_reads_late},
     {"much_unread_for_a_child_without_the_library", sends_more_than_fits, a_forked_plain_child_reads_it},
     {"much_unread_for_a_vforked_child_without_the_library", sends_more_than_fits, a_vforked_plain_child_reads_it},
     {"much_unread_for_a_process_that_receives_the_stream", sends_more_than_fits, a_receiver_reads_it},

@@ -64,6 +64,7 @@ scenarios!("exec":
     becoming_a_program_without_the_library,
     unread_bytes_for_a_program_without_the_library,
     much_unread_for_a_program_without_the_library,
+    much_unread_for_a_program_that_begins_late,
     much_unread_for_a_child_without_the_library,
     much_unread_for_a_vforked_child_without_the_library,
     much_unread_for_a_process_that_receives_the_stream,

@@ -85,7 +85,7 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
         // Put the bytes after the exchange of descriptors. After the last bytes on the VI, calls go to the kernel
         // and must find the relay's socket.
         if !is_lent {
-            fallback::put_unread(&socket.fd, guard, kernel_socket.raw());
+            let _ = fallback::put_unread(&socket.fd, guard, kernel_socket.raw());
         }
     });
     let _ = call::write(begin.raw(), &[0]);

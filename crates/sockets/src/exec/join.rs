@@ -5,6 +5,7 @@ use crate::conn::Phase;
 use crate::table::{self, Ref};
 use crate::{fallback, family, kernel_sockets, meeting, members, pair, peers};
 use core::sync::atomic::Ordering;
+use smallvec::SmallVec;
 use sovia_control::inheritance::{Inheritance, Inherited, LEN, NUMBERS, Passed};
 use sovia_sys::mapping::{Room, is_sealed_memory};
 use sovia_sys::{Fd, call, diag};
@@ -13,6 +14,8 @@ use sovia_sys::{Fd, call, diag};
 /// the program's start.
 pub(crate) fn join() {
     let Ok(mut room) = Room::new(LEN) else { return };
+    // Descriptors that the data of this program names.
+    let mut own: SmallVec<[i32; 64]> = SmallVec::new();
     for number in NUMBERS {
         let Some(data) = read(number, &mut room[..LEN]) else { continue };
         // Close the data, even if it is for another program.
@@ -21,14 +24,19 @@ pub(crate) fn join() {
         if !is_there(head.records) || !is_there(head.locks) {
             continue;
         }
-        if head.pid != call::getpid() {
-            // A process was executing another program when one of its threads forked this process.
-            data.descriptors().for_each(|fd| drop(Fd::keep(fd)));
+        if head.pid != call::getpid() || !own.is_empty() {
+            // A process was executing another program when one of its threads forked this process. Or two threads of
+            // one process were each executing a program.
+            data.descriptors().filter(|fd| !own.contains(fd)).for_each(|fd| drop(Fd::keep(fd)));
             continue;
         }
-        match take(&data) {
-            Some(()) => data.each().for_each(take_connection),
-            None => data.each().filter(|one| one.is_attached).for_each(give_up),
+        own.extend(data.descriptors());
+        if take(&data).is_some() {
+            data.each().for_each(take_connection);
+        } else {
+            let are_closed = [head.records.fd, head.locks.fd];
+            own.iter().filter(|fd| !are_closed.contains(fd)).for_each(|fd| drop(Fd::keep(*fd)));
+            data.each().filter(|one| one.is_attached).for_each(give_up);
         }
     }
 }
@@ -51,7 +59,8 @@ pub(super) fn forget_left() {
     }
 }
 
-/// Takes the family's memory and the segments. Returns `None` if this is impossible.
+/// Takes the family's memory and the segments. Returns `None` if this is impossible. Closes the descriptors of the family's
+/// memory and locks, or moves them to other numbers.
 fn take(data: &Inheritance<'_>) -> Option<()> {
     let head = data.head();
     // Move the descriptors to numbers that the program does not use. This process has no lock of either file yet.

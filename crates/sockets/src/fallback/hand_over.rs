@@ -71,11 +71,13 @@ pub(crate) fn helped_by(processes: Processes) {
 }
 
 /// Moves the connection's next unread bytes into a Unix socket that replaces the connection. The program may have been
-/// notified of these bytes, so they must be in the socket at once. `fd` is a descriptor of the connection.
-pub(crate) fn put_unread(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
+/// notified of these bytes, so they must be in the socket at once. `fd` is a descriptor of the connection. Returns the
+/// number of the bytes.
+pub(crate) fn put_unread(socket: &Fd, guard: &mut Guard<'_>, fd: i32) -> usize {
+    let mut all = 0;
     if !guard.conn.rx_pins.is_empty() {
         // A thread is in the kernel's receive. The next bytes on TCP belong to this thread's call.
-        return;
+        return all;
     }
     let mut piece = vec![0u8; 64 << 10];
     // Peek only if bytes are unread. At the end of the stream, a peek would take the error that the program must
@@ -85,6 +87,7 @@ pub(crate) fn put_unread(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
     {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let put = call::send(socket.raw(), &piece[..n], flags).unwrap_or(0);
+        all += put;
         let mut left = put;
         while left > 0
             && let Got::Bytes(taken @ 1..) = stream::receive(guard, fd, (&mut piece[..left]).into())
@@ -95,21 +98,33 @@ pub(crate) fn put_unread(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
             break;
         }
     }
+    all
 }
 
 /// Replaces a connection's descriptors by a Unix socket with the unread bytes of the stream. The calling process is a
 /// child of `vfork`, which runs on its parent's memory and can start no relay. It executes a program without the
-/// library. The peer has finished, and will read nothing that the program writes to the Unix socket. If the socket has
-/// no room for all bytes, the program gets `ECONNRESET` after the last byte.
+/// library. The peer has finished, and nobody reads what the program writes to the Unix socket: the write fails. The
+/// program gets `ECONNRESET` after the last byte, unless all bytes have gone to the socket and the stream has ended.
 pub(super) fn give_unread(descriptors: impl Iterator<Item = i32>, at: Ref) {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let (Ok((ours, theirs)), Some(mut guard)) = (pair, at.attached()) else { return };
     let _ = call::setsockopt(ours.raw(), libc::SOL_SOCKET, libc::SO_SNDBUF, &(64 << 20));
     let mut descriptors = descriptors.peekable();
     let Some(&fd) = descriptors.peek() else { return };
+    // Set the flag first: from the first byte on, the stream must not look complete to relatives.
     guard.conn.set(flag::RELAYED);
-    put_unread(&ours, &mut guard, fd);
-    if stream::unread(&mut guard, fd).is_ok_and(|unread| unread > 0) {
+    let given = put_unread(&ours, &mut guard, fd);
+    // Without the flag, a peek finds the end of the stream.
+    guard.conn.clear(flag::RELAYED);
+    let next = stream::peek(&mut guard, fd, (&mut [0u8][..]).into());
+    if given > 0 {
+        guard.conn.set(flag::RELAYED);
+    }
+    if let Got::Failed(error) = next {
+        // Relatives must get the error, too.
+        guard.conn.keep_error(error);
+    }
+    if next != Got::End {
         fail_after_last_byte(&theirs);
     }
     for fd in descriptors {
