@@ -3,7 +3,6 @@
 use super::hand_over::PROCESSES;
 use super::settle::go_on;
 use super::{Cause, begin};
-use crate::family;
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -34,14 +33,15 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
 }
 
 /// Keeps an unfinished fallback alive before this process closes a descriptor of the connection. This process has
-/// left the connection to another program or process, and the peer has not done its part yet. If no relative holds
-/// the connection, a process of the library holds the connection until the fallback is over.
+/// left the connection to another program or process, and the peer has not done its part yet. A process of the library
+/// holds the connection until the fallback is over, even if relatives hold the connection: they may close it at the
+/// same moment.
 #[cold]
 pub(crate) fn before_close(fd: i32, at: Ref) {
     go_on(at);
     let reason = at.conn.leaves_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of);
     let is_anothers = matches!(reason, Some(Reason::RetreatExec | Reason::RetreatPassed));
-    if is_anothers && at.conn.is_going_back() && !family::is_shared(at.conn) {
+    if is_anothers && at.conn.is_going_back() {
         let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&[(fd, at)]));
     }
 }

@@ -13,6 +13,7 @@ use crate::{
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
+use sovia_proto::path::Rx;
 use sovia_sys::call;
 
 /// Releases Sovia's record of `fd`. Call it before `fd` is closed or replaced by another descriptor.
@@ -199,8 +200,11 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     }
     if last {
         // If bytes are unread, or if the program asked for a reset, TCP ends by a reset. Then the kernel socket
-        // sends the reset, and the VI gets no FIN.
-        let unread = !conn.has(flag::EOF) && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
+        // sends the reset, and the VI gets no FIN. Once the direction is back on TCP, the kernel knows best: a process
+        // outside the family may hold the socket.
+        let unread = !conn.has(flag::EOF)
+            && conn.rx() != Rx::Back
+            && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
         if unread {
             let abort = [1i32, 0];
             let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
