@@ -149,11 +149,11 @@ pub fn wait(
         if inside.is_none() {
             inside = Some(process::begin_waiting()?);
         }
-        let (spin, found) = spin(&mut lists, mask)?;
+        let (mut spin, found) = spin(&mut lists, mask)?;
         if found {
-            spin.learn();
             let n = lists.look();
             if n > 0 {
+                spin.learn();
                 return lists.report(n);
             }
             let mut n = lists.merge();
@@ -163,8 +163,10 @@ pub fn wait(
                 n = lists.merge();
             }
             if n > 0 {
+                spin.learn();
                 return Ok(n);
             }
+            spin.was_in_vain();
             fruitless += 1;
             if fruitless < FRUITLESS || is_over() {
                 continue;

@@ -202,6 +202,7 @@ fn wait_once<T>(
             spin.learn();
             return Ok(Some(value));
         }
+        spin.was_in_vain();
         *fruitless += 1;
         if want == Want::Receive && *fruitless < FRUITLESS {
             return match deadline {

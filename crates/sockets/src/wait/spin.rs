@@ -1,43 +1,47 @@
 //! Spins before a sleep, and learns if spinning pays.
 //!
-//! Each thread keeps a budget of time to spin. A short wait sets the budget to its maximum, and a long wait halves
-//! it. So an idle thread spins for a microsecond or two, then sleeps. If other threads wait for the processor, the
-//! thread sleeps at once, because it may be waiting for one of them.
+//! Each thread keeps a budget of time to spin. A spin that succeeds sets the budget to its maximum, and a spin that
+//! fails halves the budget. So an idle thread spins for a microsecond or two, then sleeps. A thread whose peer waits for
+//! a processor does the same, because the peer's answer never comes during a spin.
+//!
+//! A small budget hides that a longer spin would succeed. So one spin takes as long as the setting allows after every
+//! [`EXPLORES_AFTER`] failed spins with a soon answer.
+//!
+//! A spin makes no system call to find out if other threads wait for the processor. `sched_yield` finds out, but a
+//! thread that calls it may get the processor back only after ten milliseconds.
 
 use crate::config;
 use core::cell::Cell;
-use core::ops::RangeInclusive;
-use sovia_sys::{cache, call, clock};
+use sovia_sys::{cache, clock};
 
 /// Number of rounds in a spin before the first reading of the clock.
 const FIRST: u32 = 64;
 /// Shortest spin in nanoseconds, unless spinning is off.
 const LEAST_NS: u64 = 2_000;
-
-/// Interval in nanoseconds at which a spinning thread checks if another thread wants the processor.
-const ASK_NS: u64 = 8_000;
-/// Longest time in nanoseconds of a `sched_yield` during which no other thread has run.
-const ALONE_NS: u64 = 4_000;
-/// Time in nanoseconds for which a thread spins only briefly after other threads wanted the processor. If other
-/// threads want it again, the time doubles, up to the end of the range.
-const CROWDED_NS: RangeInclusive<u64> = 2_000_000..=32_000_000;
+/// Budget of a new thread in nanoseconds.
+const NEW_NS: u64 = 10_000;
+/// Number of failed spins with a soon answer, after which one spin is as long as possible.
+const EXPLORES_AFTER: u32 = 8;
 
 thread_local! {
-    static BUDGET: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Time until which this thread spins only briefly, and the length of the next such time.
-    static CROWDED: Cell<(u64, u64)> = const { Cell::new((0, *CROWDED_NS.start())) };
+    static BUDGET: Cell<u64> = const { Cell::new(NEW_NS) };
+    /// Number of failed spins with a soon answer since the last long spin.
+    static MISSED: Cell<u32> = const { Cell::new(0) };
 }
 
 /// One spin: its longest budget and its start, in nanoseconds.
 pub(crate) struct Spin {
     max: u64,
     start: u64,
+    /// Set if the second part has succeeded.
+    has_found: bool,
 }
 
 impl Spin {
     /// Begins a spin. `worth` says that spinning may help.
     pub(crate) fn begin(worth: bool) -> Spin {
-        Spin { max: if worth { config::spin_max_ns() } else { 0 }, start: 0 }
+        let max = if worth { config::spin_max_ns() } else { 0 };
+        Spin { max, start: 0, has_found: false }
     }
 
     /// Spins until `found` or `also` returns true, or until the budget is used up. Returns true if one of them
@@ -67,8 +71,10 @@ impl Spin {
         false
     }
 
-    /// Does the second part of a spin. Call it after [`Spin::first`] has found nothing.
-    #[inline]
+    /// Does the second part of a spin. Call it after [`Spin::first`] has found nothing. Not inlined, to keep the stack
+    /// frame and the registers of the first part few.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn rest(
         &mut self,
         mut found: impl FnMut() -> bool,
@@ -79,15 +85,12 @@ impl Spin {
             return false;
         }
         self.start = clock::now_ns();
-        if self.start < CROWDED.get().0 {
-            return found();
-        }
-        let mut next_ask = self.start + LEAST_NS / 2;
-        let budget = BUDGET.get().clamp(LEAST_NS, self.max.max(LEAST_NS));
+        let budget = self.budget();
         let mut next_also = self.start + also_ns / 4;
         loop {
             for _ in 0..16 {
                 if found() {
+                    self.has_found = true;
                     return true;
                 }
                 core::hint::spin_loop();
@@ -95,15 +98,10 @@ impl Spin {
             let now = clock::now_ns();
             if now >= next_also {
                 if also() {
+                    self.has_found = true;
                     return true;
                 }
                 next_also = now + also_ns;
-            }
-            if now >= next_ask {
-                if is_crowded() {
-                    return found();
-                }
-                next_ask = now + ASK_NS;
             }
             if now - self.start > budget {
                 return false;
@@ -111,42 +109,51 @@ impl Spin {
         }
     }
 
-    /// Updates the budget. Call it after the whole wait is over, including any sleep.
-    pub(crate) fn learn(&self) {
-        if self.max == 0 || self.start == 0 {
-            return;
-        }
-        let took = clock::now_ns() - self.start;
-        let budget = BUDGET.get().min(self.max);
-        BUDGET.set(if took <= self.max { self.max } else { (budget / 2).max(LEAST_NS) });
+    /// Records that the spin has found a change that is of no use to the caller.
+    pub(crate) fn was_in_vain(&mut self) {
+        self.has_found = false;
     }
-}
 
-/// Offers the processor to other threads twice. Returns true if other threads ran both times. A thread that runs
-/// once and sleeps again does not count.
-#[cold]
-fn is_crowded() -> bool {
-    let crowded = (0..2).all(|_| {
-        let offered = clock::now_ns();
-        call::sched_yield();
-        clock::now_ns() - offered > ALONE_NS
-    });
-    CROWDED.set(if crowded {
-        let (_, period) = CROWDED.get();
-        (clock::now_ns() + period, (2 * period).min(*CROWDED_NS.end()))
-    } else {
-        (0, *CROWDED_NS.start())
-    });
-    crowded
+    /// Returns the nanoseconds that this spin may take.
+    fn budget(&self) -> u64 {
+        match MISSED.get() {
+            EXPLORES_AFTER.. => self.max,
+            _ => BUDGET.get().min(self.max).max(LEAST_NS),
+        }
+    }
+
+    /// Updates the budget. Call it after the whole wait is over, including any sleep.
+    #[inline]
+    pub(crate) fn learn(&self) {
+        if self.start != 0 {
+            self.learn_from(clock::now_ns() - self.start);
+        }
+    }
+
+    /// Updates the budget after a wait of `took` nanoseconds.
+    #[cold]
+    fn learn_from(&self, took: u64) {
+        let missed = MISSED.get();
+        let is_soon = took <= self.max;
+        MISSED.set(match missed {
+            _ if self.has_found => 0,
+            EXPLORES_AFTER.. => 0,
+            _ => missed + u32::from(is_soon),
+        });
+        BUDGET.set(match self.has_found {
+            true => self.max,
+            false => (BUDGET.get() / 2).max(LEAST_NS),
+        });
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Spin;
+    use super::{EXPLORES_AFTER, LEAST_NS, Spin};
 
     /// Returns a spin whose budget suffices for one call of `also`.
     fn spin() -> Spin {
-        Spin { max: 100_000, start: 0 }
+        Spin { max: 100_000, start: 0, has_found: false }
     }
 
     #[test]
@@ -167,5 +174,31 @@ mod tests {
     #[test]
     fn what_only_a_system_call_can_tell_ends_a_spin() {
         assert!(spin().rest(|| false, 0, || true));
+    }
+
+    #[test]
+    fn budget_is_halved_by_failed_spins_and_restored_by_a_successful_one() {
+        let ends = |has_found, took| Spin { has_found, ..spin() }.learn_from(took);
+        ends(true, 5_000);
+        assert_eq!(spin().budget(), 100_000);
+        ends(false, 200_000);
+        assert_eq!(spin().budget(), 50_000);
+        (0..20).for_each(|_| ends(false, 200_000));
+        assert_eq!(spin().budget(), LEAST_NS);
+        ends(true, 1_000);
+        assert_eq!(spin().budget(), 100_000);
+    }
+
+    #[test]
+    fn one_spin_is_long_after_failed_spins_with_soon_answers() {
+        let ends = |has_found, took| Spin { has_found, ..spin() }.learn_from(took);
+        ends(true, 5_000);
+        (0..EXPLORES_AFTER).for_each(|_| ends(false, 90_000));
+        assert_eq!(spin().budget(), 100_000);
+        ends(false, 90_000);
+        assert_eq!(spin().budget(), LEAST_NS);
+        // Late answers do not count, because no spin would be long enough.
+        (0..3 * EXPLORES_AFTER).for_each(|_| ends(false, 200_000));
+        assert_eq!(spin().budget(), LEAST_NS);
     }
 }
