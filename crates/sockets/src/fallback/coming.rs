@@ -34,7 +34,7 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
 
 /// Keeps an unfinished fallback alive before this process closes a descriptor of the connection. This process has
 /// left the connection to another program or process, and the peer has not done its part yet. A process of the library
-/// holds the connection until the fallback is over, even if relatives hold the connection: they may close it at the
+/// holds the connection until the fallback is over. Relatives do not count, because they may close the connection at the
 /// same moment.
 #[cold]
 pub(crate) fn before_close(fd: i32, at: Ref) {
