@@ -97,10 +97,9 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
 /// Returns true if a socket with this option counts as new, because the option makes no difference to a VI.
 pub fn leaves_fresh(level: i32, name: i32) -> bool {
     match level {
-        libc::SOL_SOCKET => matches!(
-            name,
-            libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_KEEPALIVE | libc::SO_LINGER
-        ),
+        libc::SOL_SOCKET => {
+            matches!(name, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_KEEPALIVE)
+        }
         libc::IPPROTO_TCP => matches!(
             name,
             libc::TCP_NODELAY

@@ -1,7 +1,7 @@
 //! Opens, copies and closes descriptors: dup, close, shutdown, exec.
 
 use super::keep;
-use crate::conn::{Guard, Phase, Role, Stage, flag};
+use crate::conn::{Conn, Guard, Phase, Role, Stage, flag};
 use crate::fallback::Cause;
 use crate::meeting::Server;
 use crate::pair::lent::How;
@@ -69,6 +69,7 @@ pub fn disconnect(fd: i32, at: Ref) {
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = call::getsockopt::<[i32; 2]>(fd, level, name).unwrap_or_default();
     // Make `let_go` skip the FIN on the VI. Then the peer waits for the end of TCP.
+    conn.approach.fresh.store(0, Ordering::Release);
     let _ = call::setsockopt(fd, level, name, &[1i32, 0]);
     let_go(fd);
     // Restore the linger time with the flag set, because the kernel stores the time only then. Then restore the
@@ -200,16 +201,17 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     }
     if last {
         // If bytes are unread, or if the program asked for a reset, TCP ends by a reset. Then the kernel socket
-        // sends the reset, and the VI gets no FIN. Once the direction is back on TCP, the kernel knows best: a process
-        // outside the family may hold the socket.
+        // sends the reset, and the VI gets no FIN. But a process outside the family may have got the socket, and may
+        // read the bytes on TCP.
+        let is_read_by_others = conn.rx() == Rx::Back && !conn.is_the_familys();
         let unread = !conn.has(flag::EOF)
-            && conn.rx() != Rx::Back
+            && !is_read_by_others
             && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
         if unread {
             let abort = [1i32, 0];
             let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
         }
-        if call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER) != Ok([1, 0]) {
+        if !unread && !is_to_abort(fd, conn) {
             stream::finish(&mut guard, fd);
             if let Some(rest) = stream::failover::rest(&guard) {
                 linger::over(fd, rest);
@@ -241,6 +243,13 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     }
     drop(guard);
     has_ended
+}
+
+/// Returns true if the program has asked for a reset at the close (SO_LINGER with a time of 0).
+fn is_to_abort(fd: i32, conn: &Conn) -> bool {
+    let linger = || call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
+    let is_initial = conn.approach.fresh.load(Ordering::Acquire) != 0 && conn.is_the_familys();
+    !is_initial && linger() == Ok([1, 0])
 }
 
 /// Records that `to` is a second descriptor of the open file behind `from`.

@@ -7,7 +7,7 @@ use crate::meeting::offer::{Refusal, show, take_offer};
 use crate::meeting::proof::{Proof, hear, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};
 use crate::message::{Link, Message, Process, Step};
-use crate::pair;
+use crate::{pair, table};
 use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
@@ -39,6 +39,9 @@ impl Meetings {
             None => find_request(&meeting.link),
         };
         if let Some((pair, request)) = request {
+            if !table::is_socket_of(fd, at.conn) {
+                return Attached::No;
+            }
             let attached = attach_as_acceptor(fd, at, &pair, request);
             if attached != Attached::No {
                 self.remove(i);
