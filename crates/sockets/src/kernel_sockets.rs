@@ -95,6 +95,8 @@ pub(crate) fn keep_no_instance() {
 /// Resets the state in a forked child. A kept epoll instance belongs to the parent.
 pub(crate) fn forked() {
     KEPT.store(false, Ordering::Relaxed);
+    LOOKS.store(false, Ordering::Relaxed);
+    NEW.iter().for_each(|place| place.store(0, Ordering::Relaxed));
 }
 
 /// Makes the first call that needs the progress thread start it. Called in a program that has taken over connections.
@@ -257,20 +259,126 @@ pub(crate) fn ring() {
     }
 }
 
-/// Makes the progress thread watch the kernel socket of a connection that has just got its VI.
+/// Nanoseconds for which the progress thread does not watch the kernel socket of a new connection. Most connections of
+/// few messages end within this time. Watched, each of them would wake the progress thread at its end.
+///
+/// Until then, the peer wakes a thread that waits for the connection alone, after it has sent on TCP
+/// ([`crate::stream::sent_on_tcp`]) and when it leaves the VI. Such a thread notices only a peer's death, and bytes that
+/// TCP has held back, this much later. A socket for which other threads wait is watched at once.
+pub(crate) const NEW_NS: u64 = 2_000_000;
+
+/// Mark of a token in [`NEW`], because a token may be 0.
+const QUEUED: u64 = 1 << 63;
+
+per_engine! {
+    /// Tokens of new connections, whose kernel sockets the progress thread does not watch yet; 0: a free place.
+    static NEW: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    /// Set while the progress thread looks at [`NEW`] every [`NEW_NS`].
+    static LOOKS: AtomicBool = AtomicBool::new(false);
+}
+
+/// Makes the progress thread watch the kernel socket of a connection that has just got its VI. The thread begins after
+/// [`NEW_NS`].
 pub(crate) fn watch_new(fd: i32, at: Ref) {
     // Do not watch for room on TCP yet. A new socket always has room, so this edge would wake the progress thread
     // for each new connection.
     note_room(at.index, at.generation, false);
-    watch(fd, EVENTS, token(at.index, at.generation, fd));
+    let token = token(at.index, at.generation, fd);
+    let queue = |place: &AtomicU64| {
+        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+        place.load(Ordering::Relaxed) == 0
+            && place.compare_exchange(0, token | QUEUED, success, failure).is_ok()
+    };
+    if !NEW.iter().any(queue) {
+        watch(fd, EVENTS, token);
+    }
     // SYNC: pairs with the fence in `may_stop_audits`. Either the progress thread's audit finds this connection, or
     // the nudge comes after the audit. Also pairs with the fence in `thread::ended`. Either the progress thread
-    // sees this connection before it ends, or `ensure` finds that the thread is missing.
+    // sees this connection before it ends, or `ensure` finds that the thread is missing. Also pairs with the fence in
+    // `watch_queued`. Either the progress thread finds the token there, or this call finds `LOOKS` cleared.
     fence(Ordering::SeqCst);
-    if !AUDITS.swap(true, Ordering::Relaxed) {
+    let audits = AUDITS.swap(true, Ordering::Relaxed);
+    let looks = LOOKS.load(Ordering::Relaxed) || LOOKS.swap(true, Ordering::Relaxed);
+    if !audits || !looks {
         nudge();
     }
     ensure();
+}
+
+/// Watches the kernel socket of a connection at once, because events of the socket are expected.
+pub(crate) fn watch_at_once(conn: &Conn) {
+    if !LOOKS.load(Ordering::Relaxed) {
+        return;
+    }
+    let (index, generation) = (conn.index.load(Ordering::Relaxed), conn.generation());
+    let name = token(index, generation, 0) | QUEUED;
+    for place in NEW.iter() {
+        let queued = place.load(Ordering::Relaxed);
+        let is_it = queued & (QUEUED | u64::from(u32::MAX)) == name;
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if is_it && place.compare_exchange(queued, 0, success, failure).is_ok() {
+            watch_one(queued & !QUEUED);
+        }
+    }
+}
+
+/// Returns true while the progress thread must call [`watch_queued`] every [`NEW_NS`].
+pub(crate) fn looks_at_new() -> bool {
+    LOOKS.load(Ordering::Relaxed)
+}
+
+/// Watches the kernel sockets of connections that have become older than [`NEW_NS`], and of a few younger ones.
+pub(crate) fn watch_queued() {
+    if watch_all_queued() {
+        return;
+    }
+    LOOKS.store(false, Ordering::Relaxed);
+    // SYNC: pairs with the fence in `watch_new`.
+    fence(Ordering::SeqCst);
+    if watch_all_queued() {
+        LOOKS.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Returns true if a connection was in the queue.
+fn watch_all_queued() -> bool {
+    let mut any = false;
+    for place in NEW.iter() {
+        if place.load(Ordering::Relaxed) != 0 {
+            let queued = place.swap(0, Ordering::AcqRel);
+            any |= queued != 0;
+            if queued != 0 {
+                watch_one(queued & !QUEUED);
+            }
+        }
+    }
+    any
+}
+
+/// Watches the kernel socket of the connection that `token` means, if the connection still has a VI.
+fn watch_one(token: u64) {
+    let Some(conn) = conn_of(token) else { return };
+    let at = Ref { index: token as u32 & 0xf_ffff, generation: conn.generation(), conn };
+    let mut fd = (token >> 32) as i32;
+    loop {
+        if !table::refers(fd, at) {
+            let Some(other) = table::descriptor_of(conn) else { return };
+            fd = other;
+        }
+        watch(fd, events_of(at.index, at.generation), self::token(at.index, at.generation, fd));
+        // If another thread has closed the descriptor meanwhile, the call may have watched another file.
+        if table::refers(fd, at) || conn_of(token).is_none() {
+            return;
+        }
+    }
+}
+
+/// Returns the events that the progress thread watches on the kernel socket of a connection.
+fn events_of(index: u32, generation: u32) -> u32 {
+    let tells_room = ROOMS
+        .get(index as usize)
+        .is_some_and(|room| room.load(Ordering::Relaxed) == life(generation));
+    if tells_room { EVENTS | ROOM } else { EVENTS }
 }
 
 per_engine_tables! {

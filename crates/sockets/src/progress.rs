@@ -218,6 +218,8 @@ pub(crate) struct Rounds {
     filters: u32,
     /// Count of peers whose deaths the epoll instance reports ([`peers::added`]).
     watched: Option<u32>,
+    /// Time at which the thread watches new connections; `None` while there are none.
+    new: Option<u64>,
 }
 
 impl Rounds {
@@ -229,6 +231,7 @@ impl Rounds {
             audit: Some(clock::now_ns() + audit::PERIOD_NS),
             filters: 0,
             watched: None,
+            new: None,
         }
     }
 
@@ -245,9 +248,14 @@ impl Rounds {
         kept::watch(self.watching, &mut self.filters, FILTERS);
         review::after_change();
         ROUNDS.fetch_add(1, Ordering::Relaxed);
-        let left = self.audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
+        let now = clock::now_ns();
+        let left = self.audit.map(|at: u64| at.saturating_sub(now));
+        if self.new.is_none() && kernel_sockets::looks_at_new() {
+            self.new = Some(now + kernel_sockets::NEW_NS);
+        }
+        let new = self.new.map(|at| at.saturating_sub(now));
         let alone = thread::may_be_alone().then_some(ALONE_NS);
-        let pause = work().into_iter().chain(left).chain(alone).min();
+        let pause = work().into_iter().chain(left).chain(alone).chain(new).min();
         let timeout = pause.into_iter().chain(longest).min();
         let n = match poll::epoll_wait(self.watching, &mut events, timeout, None) {
             Ok(n) => n,
@@ -287,6 +295,12 @@ impl Rounds {
             deaths::go_on();
         }
         let now = clock::now_ns();
+        // A caller that sets the longest wait does the rounds itself, and cannot wait for the time.
+        let is_rung = events[..n].iter().any(|event| event.u64 == kernel_sockets::DOOR);
+        if self.new.is_some_and(|at| at <= now || is_rung || longest.is_some()) {
+            self.new = None;
+            kernel_sockets::watch_queued();
+        }
         let due = self.audit.is_some_and(|at| at <= now);
         if (due || thread::may_be_alone()) && thread::are_alone() {
             // End the process with its program's last thread, as if Sovia's threads did not exist.

@@ -116,6 +116,11 @@ impl Approach {
         }
     }
 
+    /// Returns true if this process has requested a VI and has not seen the answer.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        matches!(self.stage(), Stage::Requested { .. })
+    }
+
     /// Forgets the stage in a program that has taken over the connection, together with the id of the process that has
     /// reached this stage.
     pub(crate) fn forget_stage(&self) {

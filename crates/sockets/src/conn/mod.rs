@@ -147,7 +147,7 @@ pub struct Conn {
     /// Number of the side of the segment that this end uses.
     pub side: AtomicU32,
     /// Index of this slot in the family's memory.
-    index: AtomicU32,
+    pub(crate) index: AtomicU32,
     /// Address of the ring entry in which the next message will arrive.
     next_at: AtomicUsize,
     /// Approximate number of times that threads have slept because the connection had no message or no room.

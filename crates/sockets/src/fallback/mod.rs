@@ -139,6 +139,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     }
     conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
     conn.set(flag::FALLING_BACK);
+    kernel_sockets::watch_at_once(conn);
     true
 }
 

@@ -82,13 +82,15 @@ pub(super) enum Attached {
     GoesBack,
 }
 
+/// Accepts a request, and gives the connection the requested VI. The caller has just checked that `fd` is the connection's
+/// socket.
 pub(super) fn attach_as_acceptor(fd: i32, at: Ref, pinned: &Pinned, request: Pending) -> Attached {
     let index = pinned.index();
     let Some(pair) = pair::get(index) else { return Attached::No };
     if !pair.accept(request) {
         return Attached::No;
     }
-    let attached = attach(fd, at, index, request.vi);
+    let attached = give(fd, at, index, request.vi, Request::Answered);
     if attached == Attached::No {
         pair.decline(request.vi);
     }
@@ -210,6 +212,10 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         }
     }
     kernel_sockets::watch_new(fd, at);
+    if conn.has(flag::REFLECTED) || conn.is_handled() {
+        // A peer on another host cannot wake this process. A handler thread waits for many connections.
+        kernel_sockets::watch_at_once(conn);
+    }
     if !sets::attached(at) {
         return Attached::GoesBack;
     }

@@ -13,7 +13,7 @@ use super::attach::{
 use super::permit::permitted;
 use super::proof::may_be_on;
 use super::{give_up, history};
-use crate::config;
+use crate::{config, kernel_sockets};
 use crate::conn::{Phase, Role, Stage};
 use crate::message::Link;
 use crate::pair::{self, Progress};
@@ -214,8 +214,12 @@ pub(super) fn has_asked_dead(at: Ref) -> bool {
 pub(super) fn closed(at: Ref) {
     if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
         at.conn.approach.reach(Stage::Idle);
-        if let Some(pair) = pair::get(pair) {
-            pair.abandon(vi);
+        if let Some(pair) = pair::get(pair)
+            && pair.abandon(vi)
+        {
+            // A thread of the acceptor may already wait for the VI. TCP ends soon, and the acceptor's progress thread
+            // must watch it now.
+            pair.ring(kernel_sockets::DOORBELL);
         }
     }
 }

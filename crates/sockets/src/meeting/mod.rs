@@ -83,10 +83,16 @@ pub fn before_send(fd: i32, at: Ref) -> bool {
     is_due(fd, at, n) && step(fd, at, n)
 }
 
-/// Counts a send of a connection that is not yet accelerated.
+/// Counts a send of a connection that is not yet accelerated. If the acceptor may have given the connection its VI
+/// during the send, takes a step of the rendezvous. Returns true if the caller must move the connection back to TCP,
+/// like [`before_send`].
 #[inline]
-pub fn sent(at: Ref) {
-    at.conn.transfers.fetch_add(1, Ordering::Relaxed);
+#[must_use]
+pub fn sent(fd: i32, at: Ref) -> bool {
+    let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
+    // SYNC: pairs with the fence of the acceptor's sleep (`Bell::going_to_sleep`). Either the acceptor finds the sent
+    // bytes before it sleeps, or this step finds that the acceptor has accepted.
+    (at.conn.approach.awaits_answer() || at.conn.approach.is_eager(n)) && step(fd, at, n)
 }
 
 /// Counts a receive of a connection that is not yet accelerated, and takes a step of its rendezvous if a step is

@@ -200,13 +200,15 @@ impl Pair {
         self.segment.progress(vi)
     }
 
-    /// Withdraws the request for a VI. If the peer has accepted the request meanwhile, leaves the VI.
-    pub(crate) fn abandon(&self, vi: u32) {
-        if !self.withdraw(vi) {
+    /// Withdraws the request for a VI. If the peer has accepted the request meanwhile, leaves the VI and returns true.
+    pub(crate) fn abandon(&self, vi: u32) -> bool {
+        let is_accepted = !self.withdraw(vi);
+        if is_accepted {
             self.decline(vi);
             self.free(vi);
             self.tell_nic(vi);
         }
+        is_accepted
     }
 
     /// Calls `each` with every unanswered request of the peer, and with the encoded link that the request is for.

@@ -6,7 +6,7 @@
 //! made room.
 
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, Phase};
-use crate::pair;
+use crate::{kernel_sockets, pair};
 use sovia_sync::hazard::Waits;
 use via_shm::endpoint;
 
@@ -66,6 +66,8 @@ pub(crate) fn watch(guard: &mut Guard<'_>, ready_list: u32) {
         endpoint.rx.direction().bell.watch(ready_list);
     }
     endpoint.tx.direction().room.watch(ready_list);
+    // The peer reports bytes on TCP only to threads that wait for one connection.
+    kernel_sockets::watch_at_once(guard.conn);
 }
 
 /// Makes the peer stop notifying `ready_list`, a ready list of the program.

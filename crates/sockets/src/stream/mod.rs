@@ -70,7 +70,7 @@ use crate::Errno;
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Protocol, flag};
 use crate::pair::{self, Pair};
 use crate::table;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use sovia_control::Reason;
 use sovia_proto::Violation;
 use sovia_proto::flow::Parameters;
@@ -321,6 +321,17 @@ pub(crate) fn rebound(guard: &mut Guard<'_>) {
 #[inline]
 pub(crate) fn tell_reader(guard: &Guard<'_>) {
     guard.endpoint_ref().tx.news(|ready_lists| pair::notify(guard, ready_lists));
+}
+
+/// Wakes threads of the peer that wait for this connection alone, after this end has sent bytes on TCP. The peer's
+/// progress thread may not watch TCP yet ([`crate::kernel_sockets`]).
+#[cold]
+#[inline(never)]
+pub(crate) fn sent_on_tcp(guard: &Guard<'_>) {
+    // SYNC: pairs with the reader's announcement of its sleep (`Bell::going_to_sleep`). Either the reader then finds
+    // the bytes on TCP, or this call finds the announcement.
+    fence(Ordering::SeqCst);
+    listeners::wake_asleep(&tx(guard).bell);
 }
 
 /// Notifies the peer's writer that this end has made room, or has changed the path of the receiving direction.

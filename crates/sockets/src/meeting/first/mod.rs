@@ -20,7 +20,7 @@ use crate::kept::is_local;
 use crate::message::{Link, Process};
 use crate::per_engine::per_engine;
 use crate::table::Ref;
-use crate::{pair, process, sets, stats};
+use crate::{kernel_sockets, pair, process, sets, stats};
 pub(super) use acceptor::send_stay;
 use by_agent::Introduced;
 use connector::request_or_bind;
@@ -255,8 +255,9 @@ impl Meetings {
         let Some(meeting) = self.remove(i) else { return };
         if let Stage::Requested { pair, vi } = meeting.stage
             && let Some(pair) = pair::get(pair)
+            && pair.abandon(vi)
         {
-            pair.abandon(vi);
+            pair.ring(kernel_sockets::DOORBELL);
         }
         self.leave_unanswered();
     }

@@ -7,12 +7,12 @@
 use super::on_tcp::raw_send;
 use super::parts::rest_of;
 use super::rest::send_slowly;
-use super::{Begun, before_send};
+use super::{Begun, before_send, has_sent};
 use crate::conn::Phase;
 use crate::ops::keep;
 use crate::ops::transfer::Flags;
 use crate::table::{self, Ref};
-use crate::{Errno, Outcome, errno, meeting, wait};
+use crate::{Errno, Outcome, errno, wait};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{UserSlice, call, clock};
@@ -68,7 +68,7 @@ impl Call {
             let went_on = match self.send_piece(piece, flags, has_begun)? {
                 Ok(n) => {
                     self.done += n;
-                    meeting::sent(self.at);
+                    has_sent(self.fd, self.at);
                     Ok(())
                 }
                 Err(libc::EAGAIN) if !flags.dont_wait => self.wait_for_room(has_begun),

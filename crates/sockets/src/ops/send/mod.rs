@@ -199,8 +199,8 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
                     // Another thread has made a VI for the connection during the kernel's call.
                     watch_room_after(fd, at, sent, total());
                 }
-                if matches!(sent, Ok(1..)) && conn.phase() == Phase::Candidate {
-                    meeting::sent(at);
+                if matches!(sent, Ok(1..)) {
+                    has_sent(fd, at);
                 }
             }
             match sent {
@@ -219,6 +219,19 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
 fn before_send(fd: i32, at: Ref) {
     if meeting::before_send(fd, at) {
         back(fd, at);
+    }
+}
+
+/// Counts a send of a connection that was not accelerated before the send. If the connection has a VI by now, wakes
+/// the peer's reader, which may have been given the VI first.
+#[inline]
+fn has_sent(fd: i32, at: Ref) {
+    if at.conn.phase() == Phase::Candidate && meeting::sent(fd, at) {
+        back(fd, at);
+    } else if at.conn.phase() == Phase::Attached
+        && let Some(guard) = at.attached()
+    {
+        stream::sent_on_tcp(&guard);
     }
 }
 

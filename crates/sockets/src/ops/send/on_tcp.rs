@@ -42,6 +42,11 @@ pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     {
         ending::take_epipe(&guard);
     }
+    if matches!(result, Ok(1..))
+        && let Some(guard) = at.attached()
+    {
+        stream::sent_on_tcp(&guard);
+    }
     watch_room_after(fd, at, &result, total);
     Ok(result)
 }

@@ -81,7 +81,12 @@ fn send_rest(
                             stream::ending::take_epipe(guard);
                             Some(Err(libc::EPIPE))
                         }
-                        result => Some(result),
+                        result => {
+                            if result.is_ok() {
+                                stream::sent_on_tcp(guard);
+                            }
+                            Some(result)
+                        }
                     }
                 }
                 Put::Full if may_leave && guard.conn.has(flag::UNTIL_FULL) => {
