@@ -13,11 +13,11 @@ use super::attach::{
 use super::permit::permitted;
 use super::proof::may_be_on;
 use super::{give_up, history};
-use crate::{config, kernel_sockets};
 use crate::conn::{Phase, Role, Stage};
 use crate::message::Link;
 use crate::pair::{self, Progress};
 use crate::table::Ref;
+use crate::{config, kernel_sockets};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
