@@ -262,9 +262,9 @@ pub(crate) fn ring() {
 /// Nanoseconds for which the progress thread does not watch the kernel socket of a new connection. Most connections of
 /// few messages end within this time. Watched, each of them would wake the progress thread at its end.
 ///
-/// Until then, the peer wakes a thread that waits for the connection alone, after it has sent on TCP
-/// ([`crate::stream::sent_on_tcp`]) and when it leaves the VI. Such a thread notices only a peer's death, and bytes that
-/// TCP has held back, this much later. A socket for which other threads wait is watched at once.
+/// Until then, a peer that sends on TCP wakes threads that wait for the connection alone
+/// ([`crate::stream::sent_on_tcp`]), as does a peer that leaves the VI. Such a thread notices only a peer's death, and
+/// bytes that TCP has held back, this much later. A socket for which other threads wait is watched at once.
 pub(crate) const NEW_NS: u64 = 2_000_000;
 
 /// Mark of a token in [`NEW`], because a token may be 0.
