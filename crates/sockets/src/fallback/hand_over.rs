@@ -103,7 +103,7 @@ pub(crate) fn put_unread(socket: &Fd, guard: &mut Guard<'_>, fd: i32) -> usize {
 
 /// Replaces a connection's descriptors by a Unix socket with the unread bytes of the stream. The calling process is a
 /// child of `vfork`, which runs on its parent's memory and can start no relay. It executes a program without the
-/// library. The peer has finished, and nobody reads what the program writes to the Unix socket: the write fails. The
+/// library. The peer has finished. No process reads the other end of the Unix socket, so the program cannot write to it. The
 /// program gets `ECONNRESET` after the last byte, unless all bytes have gone to the socket and the stream has ended.
 pub(super) fn give_unread(descriptors: impl Iterator<Item = i32>, at: Ref) {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
