@@ -150,6 +150,7 @@ check:
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	scripts/prose
 	scripts/prose --count
+	@scripts/lines
 	@scripts/test check
 
 # Everything that a change can break in its usual configuration. The last line is the count: `N passed, N failed, N skipped`.
