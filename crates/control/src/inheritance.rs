@@ -22,6 +22,8 @@ pub const LIVES_MAX: usize = 8;
 pub const DOORBELLS: usize = 6;
 /// Number of descriptors that report a peer's death.
 pub const NOTICES: usize = 2;
+/// Number of a process's notification sockets for one peer of another user.
+pub const BELLS: usize = DOORBELLS + 1;
 
 const MAGIC_AT: usize = 0;
 const PID_AT: usize = 1;
@@ -33,14 +35,14 @@ const DOORS_AT: usize = 9;
 const LIVES_AT: usize = DOORS_AT + DOORBELLS;
 const COUNTS_AT: usize = LIVES_AT + LIVES_MAX;
 const SEGMENTS_AT: usize = COUNTS_AT + 2;
-const EACH_SEGMENT: usize = 7 + DOORBELLS + NOTICES;
+const EACH_SEGMENT: usize = 8 + DOORBELLS + NOTICES + BELLS;
 const CONNECTIONS_AT: usize = SEGMENTS_AT + EACH_SEGMENT * SEGMENTS_MAX;
 const EACH: usize = 3;
 const WORDS: usize = CONNECTIONS_AT + EACH * CONNECTIONS_MAX;
 /// Length of the data in bytes.
 pub const LEN: usize = WORDS * 8;
 /// Magic number, with the version.
-const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i2");
+const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i3");
 
 /// Descriptor of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,19 @@ pub struct Segment {
     pub doors: [i32; DOORBELLS],
     /// Descriptors that report the peer's death.
     pub notices: [i32; NOTICES],
+    /// The peer, if it belongs to another user.
+    pub other_user: Option<OtherUser>,
+}
+
+/// A peer that shares memory only because the rules trust its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherUser {
+    /// The peer's user id.
+    pub uid: u32,
+    /// Set if the agent introduced the two processes.
+    pub is_far: bool,
+    /// The process's notification sockets for this peer. The last one shows the peer that the process lives.
+    pub bells: [i32; BELLS],
 }
 
 /// The data except for segments and connections.
@@ -204,8 +219,13 @@ impl<'b> Inheritance<'b> {
             word_of(one.file.fd),
             one.file.inode,
         ];
-        let fds = one.doors.into_iter().chain(one.notices).map(word_of);
-        self.set(SEGMENTS_AT + n * EACH_SEGMENT, words.into_iter().chain(fds));
+        let user = one
+            .other_user
+            .map_or(0, |user| 1 << 32 | u64::from(user.is_far) << 33 | u64::from(user.uid));
+        let bells = one.other_user.map_or([-1; BELLS], |user| user.bells);
+        let fds = one.doors.into_iter().chain(one.notices).chain(bells).map(word_of);
+        let words = words.into_iter().chain([user]);
+        self.set(SEGMENTS_AT + n * EACH_SEGMENT, words.chain(fds));
         self.set(COUNTS_AT, [n as u64 + 1].into_iter());
         true
     }
@@ -236,8 +256,19 @@ impl<'b> Inheritance<'b> {
             peer: (self.word(at + 2) as i32, self.word(at + 3)),
             base: self.word(at + 4),
             file: self.passed(at + 5),
-            doors: self.fds(at + 7),
-            notices: self.fds(at + 7 + DOORBELLS),
+            other_user: self.other_user(at),
+            doors: self.fds(at + 8),
+            notices: self.fds(at + 8 + DOORBELLS),
+        })
+    }
+
+    /// Returns the peer of the segment whose words begin at `at`, if the peer belongs to another user.
+    fn other_user(&self, at: usize) -> Option<OtherUser> {
+        let word = self.word(at + 7);
+        (word >> 32 & 1 != 0).then(|| OtherUser {
+            uid: word as u32,
+            is_far: word >> 33 & 1 != 0,
+            bells: self.fds(at + 8 + DOORBELLS + NOTICES),
         })
     }
 
@@ -258,9 +289,10 @@ impl<'b> Inheritance<'b> {
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         let head = self.head();
         let own = [head.records.fd, head.locks.fd].into_iter().chain(head.doors).chain(head.lives);
-        let of_segments = self
-            .segments()
-            .flat_map(|one| core::iter::once(one.file.fd).chain(one.doors).chain(one.notices));
+        let of_segments = self.segments().flat_map(|one| {
+            let bells = one.other_user.map_or([-1; BELLS], |user| user.bells);
+            core::iter::once(one.file.fd).chain(one.doors).chain(one.notices).chain(bells)
+        });
         own.chain(of_segments).filter(|&fd| fd >= 0)
     }
 }
@@ -286,8 +318,11 @@ mod tests {
         Inherited { fd, is_attached, is_counted, index: 5, generation: u32::MAX, cookie: 1 << 63 }
     }
 
+    /// Returns a segment. The first one is shared with another user's process.
     fn segment(index: u32) -> Segment {
+        let bells = [919, 920, 921, 922, 923, 924, 925];
         Segment {
+            other_user: (index == 0).then_some(OtherUser { uid: u32::MAX, is_far: true, bells }),
             index,
             side: index % 2,
             peer: (77, u64::MAX),
@@ -312,7 +347,7 @@ mod tests {
         let mut named: Vec<i32> = read.descriptors().collect();
         named.sort_unstable();
         named.dedup();
-        assert_eq!(named, (900..907).chain(910..919).collect::<Vec<_>>());
+        assert_eq!(named, (900..907).chain(910..926).collect::<Vec<_>>());
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub(crate) const HANDED: usize = DOORBELLS + 1;
 pub(super) struct Bells {
     /// Receiving ends, each in place of the doorbell with the same index.
     hears: [Fd; DOORBELLS],
-    /// This process's end of the pair of sockets that reports the family's death. Forked children inherit this end,
-    /// and an exec closes it.
+    /// This process's end of the pair of sockets that reports the family's death. Forked children inherit this end, and
+    /// so does a program that joins the family. Any other exec closes it.
     life: Fd,
     /// The ends for the peer, until the peer has received them.
     handed: RobustBox<Option<[Fd; HANDED]>, { rank::FILE }>,
@@ -81,6 +81,21 @@ impl Bells {
         let life = hears.pop()?;
         let (Ok(hears), Ok(handed)) = (hears.try_into(), handed.try_into()) else { return None };
         Some(Bells { hears, life, handed: RobustBox::new(Some(handed)) })
+    }
+
+    /// Returns this process's sockets for a program that it executes.
+    pub(super) fn passed(&self) -> [i32; HANDED] {
+        let mut all = [self.life.raw(); HANDED];
+        for (to, end) in all.iter_mut().zip(&self.hears) {
+            *to = end.raw();
+        }
+        all
+    }
+
+    /// Takes over the sockets from the process that has executed this program. The peer has its ends.
+    pub(super) fn take(sockets: [Fd; HANDED]) -> Bells {
+        let [hears @ .., life] = sockets;
+        Bells { hears, life, handed: RobustBox::new(None) }
     }
 
     fn hearing(&self, door: u32) -> i32 {

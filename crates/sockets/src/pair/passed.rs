@@ -1,5 +1,6 @@
 //! Pairs that this process passes to a program that it executes, or has got from the process that executed it.
 
+use super::bells::{self, Bells};
 use super::table::insert_at;
 use super::{COMPLETED, Pair};
 use crate::message::Process;
@@ -13,6 +14,7 @@ use via_shm::layout::DOORBELLS;
 
 const _: () =
     assert!(DOORBELLS == inheritance::DOORBELLS && peers::NOTICES == inheritance::NOTICES);
+const _: () = assert!(bells::HANDED == inheritance::BELLS);
 
 impl Pair {
     /// Describes the pair, which has this index, for a program. Returns `None` if a program cannot take the pair over.
@@ -20,9 +22,17 @@ impl Pair {
         // A child of `vfork` has its own descriptor table, and may not have the descriptors of a new pair.
         let is_here = call::file_id(self.file.raw()) == Ok(self.file_id);
         let is_free = is_free_in_programs(self.segment.base());
-        if self.other_user.is_some() || self.is_nic || !is_here || !is_free {
+        if self.is_nic || !is_here || !is_free {
             return None;
         }
+        let other_user = match (self.other_user, &self.bells) {
+            (None, _) => None,
+            (Some(uid), Some(bells)) => {
+                let (is_far, bells) = (self.is_far, bells.passed());
+                Some(inheritance::OtherUser { uid, is_far, bells })
+            }
+            (Some(_), None) => return None,
+        };
         Some(inheritance::Segment {
             index,
             side: self.side as u32,
@@ -31,6 +41,7 @@ impl Pair {
             file: Passed { fd: self.file.raw(), inode: self.file_id.1 },
             doors: self.doors.get()?.each_ref().map(Fd::raw),
             notices: peers::notices_of(self.peer)?,
+            other_user,
         })
     }
 }
@@ -41,14 +52,26 @@ pub(crate) fn take(passed: inheritance::Segment) -> bool {
     let (pid, nonce) = passed.peer;
     let peer = Process { pid, nonce };
     let file = Fd::inherit(passed.file.fd);
-    let doors = passed.doors.map(Fd::inherit);
-    peers::take(peer, passed.notices.map(Fd::inherit));
+    // Closing a socket from another user's process may take long.
+    let inherit = |fd| match passed.other_user {
+        None => Fd::inherit(fd),
+        Some(_) => Fd::inherit(fd).suspected(),
+    };
+    let doors = passed.doors.map(inherit);
+    peers::take(peer, passed.notices.map(inherit));
     let Ok(segment) = Segment::attach_at(passed.base as usize, &file) else { return false };
     let Some(pair) = Pair::new(segment, file, passed.side as usize & 1, peer, None) else {
         return false;
     };
     // The peer knows the process that made the pair, and that process is not this one.
-    let pair = Pair { maker: Process { pid: 0, nonce: 0 }, ..pair };
+    let maker = Process { pid: 0, nonce: 0 };
+    let pair = match passed.other_user {
+        None => Pair { maker, ..pair },
+        Some(inheritance::OtherUser { uid, is_far, bells }) => {
+            let bells = Some(Bells::take(bells.map(Fd::inherit)));
+            Pair { maker, other_user: Some(uid), is_far, bells, ..pair }
+        }
+    };
     let is_taken = pair.doors.set(doors).is_ok() && insert_at(passed.index, pair);
     COMPLETED.fetch_add(1, Ordering::AcqRel);
     is_taken
