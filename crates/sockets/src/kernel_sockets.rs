@@ -107,6 +107,8 @@ pub(crate) fn took_over() {
 
 /// Starts the progress thread if this process has none. Returns false if no thread can be started.
 pub(crate) fn start() -> bool {
+    // A missing thread must also watch inherited connections.
+    ensure();
     THREAD.ensure(|| spawn().is_some())
 }
 
@@ -222,11 +224,13 @@ fn spawn() -> Option<Instance> {
     // Find the limits here and not in the thread, because `find_limits` opens files. Only the program's threads may
     // open descriptors, and only during their calls.
     backlog::find_limits();
+    // Store the instance first, because the thread adds sockets to it at once.
+    let before = EPOLL.swap(epoll, Ordering::AcqRel);
     if !start(epoll) {
+        EPOLL.store(before, Ordering::Release);
         pair::leave_door(epoll);
         return None;
     }
-    EPOLL.store(epoll, Ordering::Release);
     Some(Instance::New)
 }
 
@@ -263,23 +267,27 @@ pub(crate) fn ring() {
 /// few messages end within this time. Watched, each of them would wake the progress thread at its end.
 ///
 /// Until then, a peer that sends on TCP wakes threads that wait for the connection alone
-/// ([`crate::stream::sent_on_tcp`]), as does a peer that leaves the VI. Such a thread notices only a peer's death, and
-/// bytes that TCP has held back, this much later. A socket for which other threads wait is watched at once.
+/// ([`crate::stream::sent_on_tcp`]), and so does an end on the VI. Such a thread notices other events of TCP this much
+/// later: a death, a reset, an end, and bytes that TCP has held back. A socket for which other threads wait is watched
+/// at once.
 pub(crate) const NEW_NS: u64 = 2_000_000;
 
 /// Mark of a token in [`NEW`], because a token may be 0.
 const QUEUED: u64 = 1 << 63;
 
 per_engine! {
-    /// Tokens of new connections, whose kernel sockets the progress thread does not watch yet; 0: a free place.
+    /// Tokens of new connections, whose kernel sockets the progress thread does not watch yet; 0: a free place. A
+    /// token of a connection with a VI is removed only under the connection's lock, under which its descriptor stays
+    /// open.
     static NEW: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-    /// Set while the progress thread looks at [`NEW`] every [`NEW_NS`].
+    /// Set while the progress thread is to look at [`NEW`] soon.
     static LOOKS: AtomicBool = AtomicBool::new(false);
 }
 
-/// Makes the progress thread watch the kernel socket of a connection that has just got its VI. The thread begins after
-/// [`NEW_NS`].
-pub(crate) fn watch_new(fd: i32, at: Ref) {
+/// Makes the progress thread watch the kernel socket of a connection that has just got its VI: at once, or after
+/// [`NEW_NS`]. Called under the lock under which the connection got its VI. The caller must call [`watches_new`]
+/// afterwards, without the lock.
+pub(crate) fn watch_new(fd: i32, at: Ref, at_once: bool) {
     // Do not watch for room on TCP yet. A new socket always has room, so this edge would wake the progress thread
     // for each new connection.
     note_room(at.index, at.generation, false);
@@ -289,12 +297,16 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
         place.load(Ordering::Relaxed) == 0
             && place.compare_exchange(0, token | QUEUED, success, failure).is_ok()
     };
-    if !NEW.iter().any(queue) {
+    if at_once || !NEW.iter().any(queue) {
         watch(fd, EVENTS, token);
     }
-    // SYNC: pairs with the fence in `may_stop_audits`. Either the progress thread's audit finds this connection, or
+}
+
+/// Makes the progress thread look after connections, after a call of [`watch_new`].
+pub(crate) fn watches_new() {
+    // SYNC: pairs with the fence in `may_stop_audits`. Either the progress thread's audit finds the connection, or
     // the nudge comes after the audit. Also pairs with the fence in `thread::ended`. Either the progress thread
-    // sees this connection before it ends, or `ensure` finds that the thread is missing. Also pairs with the fence in
+    // sees the connection before it ends, or `ensure` finds that the thread is missing. Also pairs with the fence in
     // `watch_queued`. Either the progress thread finds the token there, or this call finds `LOOKS` cleared.
     fence(Ordering::SeqCst);
     let audits = AUDITS.swap(true, Ordering::Relaxed);
@@ -305,71 +317,63 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
     ensure();
 }
 
-/// Watches the kernel socket of a connection at once, because events of the socket are expected.
+/// Watches the kernel socket of a connection at once, because events of the socket are expected. Called under the
+/// connection's lock.
 pub(crate) fn watch_at_once(conn: &Conn) {
-    if !LOOKS.load(Ordering::Relaxed) {
-        return;
+    if let Some(token) = take_queued(conn) {
+        watch_one(token);
     }
-    let (index, generation) = (conn.index.load(Ordering::Relaxed), conn.generation());
-    let name = token(index, generation, 0) | QUEUED;
-    for place in NEW.iter() {
+}
+
+/// Removes a connection's token from the queue of new connections, and returns the token. Called under the connection's
+/// lock.
+fn take_queued(conn: &Conn) -> Option<u64> {
+    if !LOOKS.load(Ordering::Relaxed) {
+        return None;
+    }
+    let name = token(conn.index.load(Ordering::Relaxed), conn.generation(), 0) | QUEUED;
+    NEW.iter().find_map(|place| {
         let queued = place.load(Ordering::Relaxed);
         let is_it = queued & (QUEUED | u64::from(u32::MAX)) == name;
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-        if is_it && place.compare_exchange(queued, 0, success, failure).is_ok() {
+        let is_taken = is_it && place.compare_exchange(queued, 0, success, failure).is_ok();
+        is_taken.then_some(queued & !QUEUED)
+    })
+}
+
+/// Returns true while the progress thread must call [`watch_queued`] within [`NEW_NS`].
+pub(crate) fn looks_at_new() -> bool {
+    LOOKS.load(Ordering::Relaxed)
+}
+
+/// Watches the kernel sockets of all connections in the queue. Most of them are about [`NEW_NS`] old.
+pub(crate) fn watch_queued() {
+    LOOKS.store(false, Ordering::Relaxed);
+    // SYNC: pairs with the fence in `watches_new`.
+    fence(Ordering::SeqCst);
+    for place in NEW.iter() {
+        let queued = place.load(Ordering::Acquire);
+        if queued == 0 {
+            continue;
+        }
+        let conn = conn_of(queued & !QUEUED);
+        let _lock = conn.map(Conn::lock);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if place.compare_exchange(queued, 0, success, failure).is_ok() {
             watch_one(queued & !QUEUED);
         }
     }
 }
 
-/// Returns true while the progress thread must call [`watch_queued`] every [`NEW_NS`].
-pub(crate) fn looks_at_new() -> bool {
-    LOOKS.load(Ordering::Relaxed)
-}
-
-/// Watches the kernel sockets of connections that have become older than [`NEW_NS`], and of a few younger ones.
-pub(crate) fn watch_queued() {
-    if watch_all_queued() {
-        return;
-    }
-    LOOKS.store(false, Ordering::Relaxed);
-    // SYNC: pairs with the fence in `watch_new`.
-    fence(Ordering::SeqCst);
-    if watch_all_queued() {
-        LOOKS.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Returns true if a connection was in the queue.
-fn watch_all_queued() -> bool {
-    let mut any = false;
-    for place in NEW.iter() {
-        if place.load(Ordering::Relaxed) != 0 {
-            let queued = place.swap(0, Ordering::AcqRel);
-            any |= queued != 0;
-            if queued != 0 {
-                watch_one(queued & !QUEUED);
-            }
-        }
-    }
-    any
-}
-
-/// Watches the kernel socket of the connection that `token` means, if the connection still has a VI.
+/// Watches the kernel socket of the connection that `token` means, if the connection still has a VI. Called under the
+/// connection's lock.
 fn watch_one(token: u64) {
     let Some(conn) = conn_of(token) else { return };
     let at = Ref { index: token as u32 & 0xf_ffff, generation: conn.generation(), conn };
-    let mut fd = (token >> 32) as i32;
-    loop {
-        if !table::refers(fd, at) {
-            let Some(other) = table::descriptor_of(conn) else { return };
-            fd = other;
-        }
+    let named = (token >> 32) as i32;
+    let other = || table::descriptor_of(conn);
+    if let Some(fd) = Some(named).filter(|&fd| table::refers(fd, at)).or_else(other) {
         watch(fd, events_of(at.index, at.generation), self::token(at.index, at.generation, fd));
-        // If another thread has closed the descriptor meanwhile, the call may have watched another file.
-        if table::refers(fd, at) || conn_of(token).is_none() {
-            return;
-        }
     }
 }
 
@@ -415,6 +419,7 @@ pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
         return;
     }
     let token = token(index, generation, fd);
+    let _ = take_queued(conn);
     let epoll = EPOLL.load(Ordering::Acquire);
     if poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, EVENTS | ROOM, token).is_err() {
         // The progress thread may watch the connection through another descriptor of the same socket, which may be

@@ -263,6 +263,12 @@ impl Rounds {
             // The program has closed Sovia's epoll descriptor.
             Err(_) => return After::Gone,
         };
+        let is_for_new = n == 0 && new.is_some() && pause == new;
+        self.watch_new(is_for_new || longest.is_some(), &events[..n]);
+        if is_for_new {
+            // Nothing else is due. The rest of a round takes the locks of all connections.
+            return After::Another;
+        }
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         let death = events[..n].iter().any(|event| event.u64 == deaths::DEATH);
         // Check for dead peers only if a peer may have died. The check costs system calls for each peer, and most
@@ -295,12 +301,6 @@ impl Rounds {
             deaths::go_on();
         }
         let now = clock::now_ns();
-        // A caller that sets the longest wait does the rounds itself, and cannot wait for the time.
-        let is_rung = events[..n].iter().any(|event| event.u64 == kernel_sockets::DOOR);
-        if self.new.is_some_and(|at| at <= now || is_rung || longest.is_some()) {
-            self.new = None;
-            kernel_sockets::watch_queued();
-        }
         let due = self.audit.is_some_and(|at| at <= now);
         if (due || thread::may_be_alone()) && thread::are_alone() {
             // End the process with its program's last thread, as if Sovia's threads did not exist.
@@ -325,6 +325,18 @@ impl Rounds {
         }
         serve();
         After::Another
+    }
+
+    /// Watches the new connections if their time has come, or if a peer has rung.
+    fn watch_new(&mut self, is_due: bool, events: &[libc::epoll_event]) {
+        let is_ring = |event: &libc::epoll_event| {
+            event.u64 == kernel_sockets::DOOR || bells::is_bell(event.u64)
+        };
+        let is_late = || self.new.is_some_and(|at| at <= clock::now_ns());
+        if self.new.is_some() && (is_due || events.iter().any(is_ring) || is_late()) {
+            self.new = None;
+            kernel_sockets::watch_queued();
+        }
     }
 }
 

@@ -28,6 +28,10 @@ pub(crate) fn join() {
             // A process was executing another program when one of its threads forked this process. Or two threads of
             // one process were each executing a program.
             data.descriptors().filter(|fd| !own.contains(fd)).for_each(|fd| drop(Fd::keep(fd)));
+            let is_left = |one: &Inherited| one.is_attached && table::is_blank(one.fd);
+            if head.pid == call::getpid() {
+                data.each().filter(is_left).for_each(give_up);
+            }
             continue;
         }
         own.extend(data.descriptors());

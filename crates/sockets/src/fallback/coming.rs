@@ -3,6 +3,8 @@
 use super::hand_over::PROCESSES;
 use super::settle::go_on;
 use super::{Cause, begin};
+use crate::conn::Conn;
+use crate::family;
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -32,16 +34,22 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
     at.conn.is_going_back()
 }
 
-/// Keeps an unfinished fallback alive before this process closes a descriptor of the connection. This process has
-/// left the connection to another program or process, and the peer has not done its part yet. A process of the library
-/// holds the connection until the fallback is over. Relatives do not count, because they may close the connection at the
-/// same moment.
+/// Returns true if a connection must not end with this process's last descriptor. This process has left the connection to
+/// another program or process, and no relative holds the connection. The peer has not done its part of the fallback yet.
+/// Called under the connection's lock, so that of several relatives that close the connection one finds no other holder.
 #[cold]
-pub(crate) fn before_close(fd: i32, at: Ref) {
-    go_on(at);
-    let reason = at.conn.leaves_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of);
+pub(crate) fn needs_holder(conn: &Conn) -> bool {
+    let reason = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of);
     let is_anothers = matches!(reason, Some(Reason::RetreatExec | Reason::RetreatPassed));
-    if is_anothers && at.conn.is_going_back() {
+    is_anothers && conn.is_going_back() && !family::is_shared(conn)
+}
+
+/// Starts a process of the library that holds a connection until its fallback is over, if the fallback is not over after
+/// another step. `fd` must be in the table.
+#[cold]
+pub(crate) fn find_holder(fd: i32, at: Ref) {
+    go_on(at);
+    if at.conn.is_going_back() {
         let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&[(fd, at)]));
     }
 }

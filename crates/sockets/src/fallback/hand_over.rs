@@ -103,8 +103,9 @@ pub(crate) fn put_unread(socket: &Fd, guard: &mut Guard<'_>, fd: i32) -> usize {
 
 /// Replaces a connection's descriptors by a Unix socket with the unread bytes of the stream. The calling process is a
 /// child of `vfork`, which runs on its parent's memory and can start no relay. It executes a program without the
-/// library. The peer has finished. No process reads the other end of the Unix socket, so the program cannot write to it. The
-/// program gets `ECONNRESET` after the last byte, unless all bytes have gone to the socket and the stream has ended.
+/// library. The peer has finished. No process reads the other end of the Unix socket, so the program cannot write to
+/// it. The program gets `ECONNRESET` after the last byte, unless all bytes have gone to the socket and the stream has
+/// ended.
 pub(super) fn give_unread(descriptors: impl Iterator<Item = i32>, at: Ref) {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let (Ok((ours, theirs)), Some(mut guard)) = (pair, at.attached()) else { return };
@@ -112,12 +113,13 @@ pub(super) fn give_unread(descriptors: impl Iterator<Item = i32>, at: Ref) {
     let mut descriptors = descriptors.peekable();
     let Some(&fd) = descriptors.peek() else { return };
     // Set the flag first: from the first byte on, the stream must not look complete to relatives.
+    let was_relayed = guard.conn.has(flag::RELAYED);
     guard.conn.set(flag::RELAYED);
     let given = put_unread(&ours, &mut guard, fd);
     // Without the flag, a peek finds the end of the stream.
     guard.conn.clear(flag::RELAYED);
     let next = stream::peek(&mut guard, fd, (&mut [0u8][..]).into());
-    if given > 0 {
+    if given > 0 || was_relayed {
         guard.conn.set(flag::RELAYED);
     }
     if let Got::Failed(error) = next {

@@ -201,7 +201,10 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         if request == Request::Made {
             conn.set(flag::UNANSWERED);
         }
+        // A peer on another host cannot wake this process. A handler thread waits for many connections.
+        let at_once = conn.has(flag::REFLECTED) || handles.is_some();
         conn.set_phase(Phase::Attached);
+        kernel_sockets::watch_new(fd, at, at_once);
         if request == Request::Made {
             stream::grant(&mut guard, fd);
         }
@@ -211,11 +214,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
             stream::handled::handle(&mut guard);
         }
     }
-    kernel_sockets::watch_new(fd, at);
-    if conn.has(flag::REFLECTED) || conn.is_handled() {
-        // A peer on another host cannot wake this process. A handler thread waits for many connections.
-        kernel_sockets::watch_at_once(conn);
-    }
+    kernel_sockets::watches_new();
     if !sets::attached(at) {
         return Attached::GoesBack;
     }

@@ -217,8 +217,8 @@ pub(super) fn closed(at: Ref) {
         if let Some(pair) = pair::get(pair)
             && pair.abandon(vi)
         {
-            // A thread of the acceptor may already wait for the VI. TCP ends soon, and the acceptor's progress thread
-            // must watch it now.
+            // A thread of the acceptor may already wait for the VI. TCP ends soon, so the acceptor's progress thread
+            // should watch TCP now.
             pair.ring(kernel_sockets::DOORBELL);
         }
     }

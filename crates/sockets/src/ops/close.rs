@@ -32,9 +32,6 @@ pub fn close(fd: i32) {
             fallback::settle_in_sets(at);
             at.conn.again.store(0, Ordering::Relaxed);
         }
-        if at.conn.is_going_back() {
-            fallback::before_close(fd, at);
-        }
     }
     if !keep::close(fd) {
         let_go(fd);
@@ -149,7 +146,18 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     // Hold the lock until the generation ends. Another thread either has attached the connection by now, or finds
     // that this process no longer holds it. If two processes let go at the same time, only the second process is
     // the last holder.
-    let locked = conn.lock();
+    let mut locked = conn.lock();
+    if fd >= 0 && conn.is_attached_here() && fallback::needs_holder(conn) {
+        drop(locked);
+        // The holder is a child that inherits the descriptor, so the table must have the descriptor once more.
+        table::refer(fd, at);
+        fallback::find_holder(fd, at);
+        table::remove(fd);
+        if !table::release(at.index) {
+            return;
+        }
+        locked = conn.lock();
+    }
     let is_candidate = conn.phase() == Phase::Candidate;
     let (guard, locked) =
         if conn.is_attached_here() { (locked.attached(), None) } else { (None, Some(locked)) };

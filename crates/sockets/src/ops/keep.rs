@@ -63,7 +63,12 @@ pub(super) fn close(fd: i32) -> bool {
         return false;
     }
     table::note_closed();
-    table::remove(fd);
+    {
+        // The progress thread finds a connection only by a descriptor in the table.
+        let _lock = conn.lock();
+        kernel_sockets::watch_at_once(conn);
+        table::remove(fd);
+    }
     table::release(at.index);
     let unused = KEPT.with(|kept| {
         // SYNC: pairs with the load in `leave`. The count rises before `waiting` looks for threads. A thread that

@@ -180,15 +180,20 @@ pub(super) fn ring(fd: &Fd) {
     let _ = call::send(fd.raw(), &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
 }
 
-/// Returns true if an event with this user data came from a notification socket. If so, takes the unread bytes off
-/// that socket.
+/// Returns true if an event with this user data came from a notification socket.
+#[inline]
+pub(crate) fn is_bell(data: u64) -> bool {
+    data.wrapping_sub(FIRST) < DATA
+}
+
+/// Takes the unread bytes off a notification socket, if an event with this user data came from such a socket. Returns
+/// true if so.
 #[inline]
 pub(crate) fn heard(data: u64) -> bool {
-    let number = data.wrapping_sub(FIRST);
-    if number >= DATA {
+    if !is_bell(data) {
         return false;
     }
-    take_from(number as u32);
+    take_from(data.wrapping_sub(FIRST) as u32);
     true
 }
 
