@@ -1,5 +1,6 @@
 // The two ends are on their way to a VI, and one of them stands still for a while between two calls.
 #include "common.h"
+#include <pthread.h>
 
 enum { BYTES = 8 };
 
@@ -70,7 +71,44 @@ static void client_sends_on(struct peer *p) {
         in_a_child(sends_on, p, step);
 }
 
+// A thread waits on a connection that has only just got its VI, and another one closes the descriptor. The peer then
+// resets the connection, which only TCP shows.
+enum { YOUNG = 60 };
+
+static void *awaits_a_reset(void *fd) {
+    char byte;
+    CALL(recv(*(int *)fd, &byte, 1, 0));
+    return NULL;
+}
+
+static void closes_under_a_receive(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "port2");
+    for (int i = 0; i < YOUNG; i++) {
+        int fd = accept_one(listener);
+        pthread_t thread;
+        warm_until_met(fd, true);
+        MUST(-pthread_create(&thread, NULL, awaits_a_reset, &fd));
+        usleep(100);
+        await_rest();
+        MUST(close(fd));
+        tell(p, i);
+        MUST(-pthread_join(thread, NULL));
+    }
+}
+
+static void resets_young_connections(struct peer *p) {
+    const struct linger at_once = {1, 0};
+    for (int i = 0; i < YOUNG; i++) {
+        int fd = connect_to(p, AF_INET, "port2");
+        warm_until_met(fd, false);
+        hear(p);
+        MUST(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
+        MUST(close(fd));
+    }
+}
+
 static const struct scenario scenarios[] = {
+    {"a_young_connection_is_reset_after_its_number_is_closed", closes_under_a_receive, resets_young_connections},
     {"the_acceptor_stands_still_at_each_step", server_stands_still, client_sends_on, RAW},
 };
 SCENARIO_MAIN(scenarios)

@@ -72,6 +72,7 @@ scenarios!("urgent":
 
 scenarios!("late":
     the_acceptor_stands_still_at_each_step,
+    a_young_connection_is_reset_after_its_number_is_closed,
 );
 
 scenarios!("long", Scenario::meets_in_its_call:
