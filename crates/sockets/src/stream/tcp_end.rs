@@ -48,6 +48,13 @@ pub(super) fn tcp_gave_nothing(
         Err(call::Errno::EAGAIN) => next_from(guard),
         _ => next_after_the_end(guard, fd),
     };
+    if let (Ok(Origin::Vi | Origin::Nowhere), Err(error)) = (&from, nothing)
+        && is_of_connection(error)
+    {
+        // The kernel reports the error only once, and the peer's bytes on the VI come before it.
+        conn.withhold_error(errno(error));
+        conn.set(flag::KERNEL_SOCKET);
+    }
     Some(match (from, nothing) {
         (Ok(Origin::Vi), _) => return None,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
@@ -64,6 +71,12 @@ pub(super) fn tcp_gave_nothing(
         }
         (_, Err(e)) => Got::Failed(errno(e)),
     })
+}
+
+/// Returns true if an error is the end of the connection, and not of one call.
+fn is_of_connection(error: call::Errno) -> bool {
+    use call::Errno;
+    !matches!(error, Errno::EAGAIN | Errno::EINTR | Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT)
 }
 
 /// Returns the source of the next bytes after TCP has ended. Returns `Nowhere` while the peer's last words on the
