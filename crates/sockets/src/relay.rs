@@ -141,7 +141,12 @@ pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
         let mut held = connections.to_vec();
         while !held.is_empty() {
             held.retain(|&(fd, at)| fallback::is_still_coming(at) || !is_settled(fd, at));
-            let _ = ppoll(&mut [], Some(HELD_NS), None);
+            // Leave as soon as the last fallback is over, because the peer gets no FIN before.
+            match held.last() {
+                Some((_, at)) if at.conn.is_going_back() => fallback::await_peer(*at, HELD_NS),
+                Some(_) => drop(ppoll(&mut [], Some(HELD_NS), None)),
+                None => {}
+            }
         }
     })
 }

@@ -31,7 +31,9 @@ mod wait;
 pub use cause::Cause;
 pub(crate) use coming::{find_holder, go_on_coming, is_still_coming, needs_holder, pause, soon};
 pub(crate) use hand_over::{Processes, helped_by, put_unread, replace_by_error};
-pub(crate) use settle::{concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets};
+pub(crate) use settle::{
+    await_peer, concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets,
+};
 pub(crate) use wait::all;
 
 use crate::conn::{Conn, Guard, Phase, flag};

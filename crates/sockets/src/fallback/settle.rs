@@ -62,6 +62,24 @@ pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
     false
 }
 
+/// Waits until the peer has taken a step of the connection's fallback, for at most `longest` nanoseconds. Returns at once
+/// if the fallback is over.
+pub(crate) fn await_peer(at: Ref, longest: u64) {
+    let waits = Waits::begin(false);
+    let (bell, before) = {
+        let Some(guard) = at.attached() else { return };
+        let bell = listeners::reader_bell(&guard, &waits);
+        let before = bell.word().load(Ordering::SeqCst);
+        bell.going_to_sleep();
+        (bell, before)
+    };
+    // The peer may have taken the step before this thread announced its sleep.
+    go_on(at);
+    if at.conn.is_going_back() {
+        let _ = futex::wait(bell.word(), before, Some(longest));
+    }
+}
+
 /// Continues the fallback of a connection that an epoll set watches. If the connection has left its VI, removes the
 /// connection from the epoll sets.
 pub(crate) fn settle_in_sets(at: Ref) {

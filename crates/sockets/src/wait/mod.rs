@@ -217,7 +217,15 @@ fn wait_once<T>(
     let result = match once(at, attempt) {
         Ok(None) => {
             at.conn.sleeping();
-            sleep(word, before, call).map(|()| None).map_err(Ended::Failed)
+            match sleep(word, before, call) {
+                Ok(()) => Ok(None),
+                // Look once more, like the kernel. The process may have got no processor since the event.
+                Err(libc::EAGAIN) => match once(at, attempt) {
+                    Ok(None) => Err(Ended::Failed(libc::EAGAIN)),
+                    other => other,
+                },
+                Err(error) => Err(Ended::Failed(error)),
+            }
         }
         other => other,
     };
