@@ -4,14 +4,15 @@
 //! fails halves the budget. So an idle thread spins for a microsecond or two, then sleeps. A thread whose peer waits for
 //! a processor does the same, because the peer's answer never comes during a spin.
 //!
-//! A small budget hides that a longer spin would succeed. So one spin takes as long as the setting allows after every
-//! [`EXPLORES_AFTER`] failed spins with a soon answer.
+//! A small budget hides that a longer spin would succeed. So now and then, after failed spins with a soon answer, one
+//! spin takes as long as the setting allows. If it fails as well, the next such spin comes after twice as many.
 //!
 //! A spin makes no system call to find out if other threads wait for the processor. `sched_yield` finds out, but a
 //! thread that calls it may get the processor back only after ten milliseconds.
 
 use crate::config;
 use core::cell::Cell;
+use core::ops::RangeInclusive;
 use sovia_sys::{cache, clock};
 
 /// Number of rounds in a spin before the first reading of the clock.
@@ -20,13 +21,15 @@ const FIRST: u32 = 64;
 const LEAST_NS: u64 = 2_000;
 /// Budget of a new thread in nanoseconds.
 const NEW_NS: u64 = 10_000;
-/// Number of failed spins with a soon answer, after which one spin is as long as possible.
-const EXPLORES_AFTER: u32 = 8;
+/// Number of failed spins with a soon answer, after which one spin is as long as possible. The first number doubles, up to
+/// the second, while long spins fail.
+const EXPLORES_AFTER: RangeInclusive<u32> = 8..=256;
 
 thread_local! {
     static BUDGET: Cell<u64> = const { Cell::new(NEW_NS) };
-    /// Number of failed spins with a soon answer since the last long spin.
-    static MISSED: Cell<u32> = const { Cell::new(0) };
+    /// Number of failed spins with a soon answer that are left until a long spin, and the number before the last one.
+    static EXPLORES: Cell<(u32, u32)> =
+        const { Cell::new((*EXPLORES_AFTER.start(), *EXPLORES_AFTER.start())) };
 }
 
 /// One spin: its longest budget and its start, in nanoseconds.
@@ -116,8 +119,8 @@ impl Spin {
 
     /// Returns the nanoseconds that this spin may take.
     fn budget(&self) -> u64 {
-        match MISSED.get() {
-            EXPLORES_AFTER.. => self.max,
+        match EXPLORES.get() {
+            (0, _) => self.max,
             _ => BUDGET.get().min(self.max).max(LEAST_NS),
         }
     }
@@ -133,12 +136,14 @@ impl Spin {
     /// Updates the budget after a wait of `took` nanoseconds.
     #[cold]
     fn learn_from(&self, took: u64) {
-        let missed = MISSED.get();
-        let is_soon = took <= self.max;
-        MISSED.set(match missed {
-            _ if self.has_found => 0,
-            EXPLORES_AFTER.. => 0,
-            _ => missed + u32::from(is_soon),
+        let least = *EXPLORES_AFTER.start();
+        EXPLORES.set(match EXPLORES.get() {
+            _ if self.has_found => (least, least),
+            (0, after) => {
+                let after = (2 * after).min(*EXPLORES_AFTER.end());
+                (after, after)
+            }
+            (left, after) => (left - u32::from(took <= self.max), after),
         });
         BUDGET.set(match self.has_found {
             true => self.max,
@@ -192,13 +197,16 @@ mod tests {
     #[test]
     fn one_spin_is_long_after_failed_spins_with_soon_answers() {
         let ends = |has_found, took| Spin { has_found, ..spin() }.learn_from(took);
+        let least = *EXPLORES_AFTER.start();
         ends(true, 5_000);
-        (0..EXPLORES_AFTER).for_each(|_| ends(false, 90_000));
-        assert_eq!(spin().budget(), 100_000);
-        ends(false, 90_000);
-        assert_eq!(spin().budget(), LEAST_NS);
+        for after in [least, 2 * least, 4 * least] {
+            (0..after).for_each(|_| ends(false, 90_000));
+            assert_eq!(spin().budget(), 100_000, "after {after}");
+            ends(false, 90_000);
+            assert_eq!(spin().budget(), LEAST_NS, "after {after}");
+        }
         // Late answers do not count, because no spin would be long enough.
-        (0..3 * EXPLORES_AFTER).for_each(|_| ends(false, 200_000));
+        (0..100 * least).for_each(|_| ends(false, 200_000));
         assert_eq!(spin().budget(), LEAST_NS);
     }
 }
