@@ -46,9 +46,13 @@ pub(crate) fn token(index: u32, generation: u32, fd: i32) -> u64 {
     u64::from(index) | u64::from(generation & 0xfff) << 20 | u64::from(fd as u32) << 32
 }
 
+fn index_of(token: u64) -> u32 {
+    token as u32 & 0xf_ffff
+}
+
 /// Returns the connection that `token` means, if the connection still has a VI.
 pub(crate) fn conn_of(token: u64) -> Option<&'static Conn> {
-    let index = token as u32 & 0xf_ffff;
+    let index = index_of(token);
     let generation = (token >> 20) as u32 & 0xfff;
     let conn = family::conn(index)?;
     (conn.phase() == Phase::Attached && conn.is_generation_low(generation)).then_some(conn)
@@ -369,7 +373,7 @@ pub(crate) fn watch_queued() {
 /// connection's lock.
 fn watch_one(token: u64) {
     let Some(conn) = conn_of(token) else { return };
-    let at = Ref { index: token as u32 & 0xf_ffff, generation: conn.generation(), conn };
+    let at = Ref { index: index_of(token), generation: conn.generation(), conn };
     let named = (token >> 32) as i32;
     let other = || table::descriptor_of(conn);
     if let Some(fd) = Some(named).filter(|&fd| table::refers(fd, at)).or_else(other) {

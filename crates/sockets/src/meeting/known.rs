@@ -12,12 +12,12 @@ use super::attach::{
 };
 use super::permit::permitted;
 use super::proof::may_be_on;
-use super::{give_up, history};
+use super::{abandon, give_up, history};
+use crate::config;
 use crate::conn::{Phase, Role, Stage};
 use crate::message::Link;
 use crate::pair::{self, Progress};
 use crate::table::Ref;
-use crate::{config, kernel_sockets};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
@@ -214,13 +214,7 @@ pub(super) fn has_asked_dead(at: Ref) -> bool {
 pub(super) fn closed(at: Ref) {
     if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
         at.conn.approach.reach(Stage::Idle);
-        if let Some(pair) = pair::get(pair)
-            && pair.abandon(vi)
-        {
-            // A thread of the acceptor may already wait for the VI. TCP ends soon, so the acceptor's progress thread
-            // should watch TCP now.
-            pair.ring(kernel_sockets::DOORBELL);
-        }
+        abandon(pair, vi);
     }
 }
 

@@ -48,7 +48,7 @@ pub use history::Server;
 use crate::conn::{Phase, Role};
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
-use crate::{config, family, other_families, process, stats};
+use crate::{config, family, kernel_sockets, other_families, pair, process, stats};
 use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
@@ -249,6 +249,17 @@ pub(crate) fn withdraw_from_dead() {
 
 fn junk(kind: Junk) {
     stats::junk(kind);
+}
+
+/// Withdraws the request for VI number `vi` of a pair.
+fn abandon(pair: u32, vi: u32) {
+    if let Some(pair) = pair::get(pair)
+        && pair.abandon(vi)
+    {
+        // A thread of the acceptor may already wait for the VI. TCP ends soon, so the acceptor's progress thread
+        // should watch TCP now.
+        pair.ring(kernel_sockets::DOORBELL);
+    }
 }
 
 /// Ends every rendezvous of this process and withdraws all requests.

@@ -14,13 +14,13 @@ use super::offer::{Refusal, hear_accept};
 use super::permit::permitted;
 use super::proof::trusts;
 use super::trial::Trials;
-use super::{PATIENCE, give_up, known, why};
+use super::{PATIENCE, abandon, give_up, known, why};
 use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::kept::is_local;
 use crate::message::{Link, Process};
 use crate::per_engine::per_engine;
 use crate::table::Ref;
-use crate::{kernel_sockets, pair, process, sets, stats};
+use crate::{pair, process, sets, stats};
 pub(super) use acceptor::send_stay;
 use by_agent::Introduced;
 use connector::request_or_bind;
@@ -253,11 +253,8 @@ impl Meetings {
 
     fn end(&mut self, i: u32) {
         let Some(meeting) = self.remove(i) else { return };
-        if let Stage::Requested { pair, vi } = meeting.stage
-            && let Some(pair) = pair::get(pair)
-            && pair.abandon(vi)
-        {
-            pair.ring(kernel_sockets::DOORBELL);
+        if let Stage::Requested { pair, vi } = meeting.stage {
+            abandon(pair, vi);
         }
         self.leave_unanswered();
     }

@@ -25,7 +25,7 @@ use crate::stream::{self, Put, ending};
 use crate::table::{self, Ref};
 use crate::{Outcome, kernel_sockets, meeting, wait};
 use long::{LONG, send_long};
-use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
+use on_tcp::{send_on_tcp, send_tcp, wake_reader, watch_room_after};
 use parts::{SHORT, length, send_joined, send_short};
 use rest::{leave_if_full, send_slowly};
 use sovia_signal::interrupt::Moment;
@@ -228,10 +228,8 @@ fn before_send(fd: i32, at: Ref) {
 fn has_sent(fd: i32, at: Ref) {
     if at.conn.phase() == Phase::Candidate && meeting::sent(fd, at) {
         back(fd, at);
-    } else if at.conn.phase() == Phase::Attached
-        && let Some(guard) = at.attached()
-    {
-        stream::sent_on_tcp(&guard);
+    } else if at.conn.phase() == Phase::Attached {
+        wake_reader(at);
     }
 }
 

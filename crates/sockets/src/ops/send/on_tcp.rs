@@ -42,13 +42,18 @@ pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     {
         ending::take_epipe(&guard);
     }
-    if matches!(result, Ok(1..))
-        && let Some(guard) = at.attached()
-    {
-        stream::sent_on_tcp(&guard);
+    if matches!(result, Ok(1..)) {
+        wake_reader(at);
     }
     watch_room_after(fd, at, &result, total);
     Ok(result)
+}
+
+/// Wakes threads of the peer that wait for a connection with a VI, after this end has sent bytes on TCP.
+pub(super) fn wake_reader(at: Ref) {
+    if let Some(guard) = at.attached() {
+        stream::sent_on_tcp(&guard);
+    }
 }
 
 /// If TCP had no room for all `total` bytes, asks the progress thread to report room to the program.

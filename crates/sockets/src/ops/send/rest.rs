@@ -81,12 +81,7 @@ fn send_rest(
                             stream::ending::take_epipe(guard);
                             Some(Err(libc::EPIPE))
                         }
-                        result => {
-                            if result.is_ok() {
-                                stream::sent_on_tcp(guard);
-                            }
-                            Some(result)
-                        }
+                        result => Some(result.inspect(|_| stream::sent_on_tcp(guard))),
                     }
                 }
                 Put::Full if may_leave && guard.conn.has(flag::UNTIL_FULL) => {
