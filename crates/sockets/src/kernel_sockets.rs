@@ -12,12 +12,14 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, 
 use sovia_proto::path::Tx;
 use sovia_signal::chain;
 use sovia_sync::{fences, section};
-use sovia_sys::{call, clock, poll};
+use sovia_sys::{clock, poll};
 use std::sync::OnceLock;
 
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
     static EPOLL: AtomicI32 = AtomicI32::new(-1);
+    /// Number of epoll instances that this process and its ancestors have made.
+    static INSTANCES: AtomicU32 = AtomicU32::new(0);
     /// Set while the epoll instance stays open for the next progress thread. The instance contains all kernel
     /// sockets.
     static KEPT: AtomicBool = AtomicBool::new(false);
@@ -79,6 +81,11 @@ pub(crate) fn watching() -> Option<i32> {
 /// Returns true if this process has a progress thread and its epoll instance.
 pub(crate) fn is_here() -> bool {
     THREAD.runs() && EPOLL.load(Ordering::Acquire) >= 0
+}
+
+/// Returns the number of the progress thread's epoll instance, counted over this process and its ancestors.
+pub(crate) fn instance() -> u32 {
+    INSTANCES.load(Ordering::Relaxed)
 }
 
 /// Makes the progress thread, which is about to end, leave its epoll instance open for the next progress thread.
@@ -230,6 +237,7 @@ fn spawn() -> Option<Instance> {
     backlog::find_limits();
     // Store the instance first, because the thread adds sockets to it at once.
     let before = EPOLL.swap(epoll, Ordering::AcqRel);
+    INSTANCES.fetch_add(1, Ordering::Relaxed);
     if !start(epoll) {
         EPOLL.store(before, Ordering::Release);
         pair::leave_door(epoll);
@@ -262,9 +270,7 @@ pub(crate) fn nudge() {
 
 /// Wakes the progress thread if it runs.
 pub(crate) fn ring() {
-    if let Some(door) = pair::door(DOORBELL as usize) {
-        let _ = call::write(door, &1u64.to_ne_bytes());
-    }
+    pair::wake(EPOLL.load(Ordering::Acquire), DOORBELL, DOOR);
 }
 
 /// Nanoseconds for which the progress thread does not watch the kernel socket of a new connection. Most connections of

@@ -60,8 +60,8 @@ struct Peer {
     notices: [Fd; NOTICES],
     /// State at the last check.
     life: Life,
-    /// Set once a progress thread watches `notices`.
-    is_watched: bool,
+    /// Number of the progress thread's epoll instance that has `notices`; 0: none.
+    watched_by: u32,
 }
 
 impl Peer {
@@ -145,7 +145,7 @@ pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
 pub(crate) fn take(process: Process, notices: [Fd; NOTICES]) {
     PEERS.with(|peers| {
         if !peers.iter().any(|peer| peer.process == process) {
-            peers.push(Peer { process, notices, life: Life::Alive, is_watched: false });
+            peers.push(Peer { process, notices, life: Life::Alive, watched_by: 0 });
         }
     });
     ADDED.fetch_add(1, Ordering::Release);
@@ -164,13 +164,13 @@ pub(crate) fn added() -> u32 {
     ADDED.load(Ordering::Acquire)
 }
 
-/// Makes the epoll instance `epoll` report deaths of all peers with `token`. `is_new` says that this instance
-/// watches no peer yet, even if an earlier instance or the parent's instance did.
-pub(crate) fn watch(epoll: i32, token: u64, is_new: bool) {
+/// Makes the epoll instance `epoll` report deaths of all peers with `token`. `number` is the instance's number, which no
+/// other instance of this process or its ancestors has.
+pub(crate) fn watch(epoll: i32, number: u32, token: u64) {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     PEERS.with(|peers| {
-        for peer in peers.iter_mut().filter(|peer| is_new || !peer.is_watched) {
-            peer.is_watched = true;
+        for peer in peers.iter_mut().filter(|peer| peer.watched_by != number) {
+            peer.watched_by = number;
             for notice in &peer.notices {
                 let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, notice.raw(), events, token);
             }
@@ -242,11 +242,11 @@ mod tests {
         let [read, write] = call::pipe().unwrap();
         let notices = [call::pidfd_of_self().unwrap(), read].map(Fd::adopt);
         keep(Process { pid: 1, nonce: 1 }, notices.into());
-        let instances = [0; 2].map(|_| Fd::adopt(poll::epoll_create().unwrap()));
-        instances.iter().for_each(|instance| watch(instance.raw(), 7, true));
+        let instances = [1, 2].map(|number| (Fd::adopt(poll::epoll_create().unwrap()), number));
+        instances.iter().for_each(|(instance, number)| watch(instance.raw(), *number, 7));
         drop(Fd::adopt(write));
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
-        for instance in &instances {
+        for (instance, _) in &instances {
             assert_eq!(poll::epoll_wait(instance.raw(), &mut events, Some(0), None), Ok(1));
             assert_eq!({ events[0].u64 }, 7);
         }

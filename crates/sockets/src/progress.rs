@@ -390,7 +390,7 @@ fn audit_all(now: u64) -> bool {
     let mut stalled = Vec::new();
     let mut falling_back = Vec::new();
     pair::each(|_, pair| {
-        pair.each_conn(|index| {
+        pair.each_conn(|_, index| {
             any = true;
             let Some(conn) = family::conn(index) else { return };
             let found = audit::look(conn, now);

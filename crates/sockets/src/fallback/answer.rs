@@ -78,7 +78,7 @@ fn note_ends() {
         if !pair.is_nic() {
             return;
         }
-        pair.each_conn(|index| {
+        pair.each_conn(|_, index| {
             if let Some(mut guard) = family::conn(index).and_then(Conn::attached)
                 && reflected::note_end(&guard)
             {
@@ -93,8 +93,9 @@ fn note_ends() {
 pub(crate) fn serve() {
     let mut wanted = Vec::new();
     pair::each(|_, pair| {
-        pair.each_conn(|index| {
-            if family::conn(index).is_some_and(is_wanted) {
+        pair.each_conn(|vi, index| {
+            let conn = family::conn(index);
+            if conn.is_some_and(|conn| leaving::may_be_waited_for(conn, pair, vi)) {
                 wanted.push(index);
             }
         });

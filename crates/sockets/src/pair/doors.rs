@@ -55,6 +55,17 @@ pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     Some(epoll)
 }
 
+/// Wakes the threads that wait in an epoll instance that [`epoll_of_door`] made with the same `index` and `token`. To ring
+/// the doorbell would also wake forked relatives, which have inherited the doorbell.
+pub(crate) fn wake(epoll: i32, index: u32, token: u64) {
+    let door = DOORS[index as usize % DOORBELLS].load(Ordering::Acquire);
+    if door != 0 {
+        // The kernel now checks the doorbell once more. An eventfd has room for another ring, so the kernel reports it.
+        let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
+        let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, door, events, token);
+    }
+}
+
 /// Closes an epoll instance that [`epoll_of_door`] made.
 pub(crate) fn leave_door(epoll: i32) {
     EPOLLS.with(|epolls| epolls.retain(|&(fd, ..)| fd != epoll));

@@ -16,7 +16,7 @@ mod table;
 
 pub(crate) use doors::{
     door, door_for, doors, epoll_of_door, leave_door, made_doors, renew as renew_doors, ring_own,
-    take_door,
+    take_door, wake,
 };
 pub(crate) use left::{collect, leave_all, leave_unanswered, make_room, pause};
 pub(crate) use news::{notify, notify_own};
@@ -101,6 +101,8 @@ pub struct Pair {
     /// For each VI: the connection on the VI (`places::Occupant`), or `places::RESERVED` if a connection has
     /// requested the VI.
     conns: Box<[AtomicU64]>,
+    /// One above the highest VI that `conns` has had an entry for. Most pairs use few VIs, and a search passes the rest.
+    top: AtomicU32,
     /// Number of entries in `conns` that are `places::RESERVED`, or a larger number.
     reserved: AtomicU32,
     /// Number of connections of this process that are attached or have requested a VI, and the bit [`OUT`]. A
@@ -228,6 +230,7 @@ impl Pair {
             // Allocate the entries on the heap, because a rendezvous runs on the program's stack, which may be
             // small.
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
+            top: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
             ready_lists: AtomicU32::new(0),
@@ -281,7 +284,7 @@ impl Pair {
 
     /// Returns true if a connection of this process is on a VI of this pair, or has requested such a VI.
     pub(crate) fn has_requests(&self) -> bool {
-        self.conns.iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
+        self.entries().iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
     }
 
     /// Calls `f` with the names from which this pair was offered.

@@ -9,8 +9,7 @@ use crate::conn::Phase;
 use crate::family;
 use crate::message::LINK_LEN;
 use crate::table::Ref;
-use core::sync::atomic::Ordering;
-use via_shm::layout::VIS;
+use core::sync::atomic::{AtomicU64, Ordering};
 use via_shm::request::DISCRIMINATOR;
 
 // The discriminator of each request in the segment's table is an encoded link.
@@ -122,7 +121,7 @@ impl Pair {
 
     /// Clears the entry of every VI whose connection a relative has moved back to TCP.
     pub(super) fn reclaim_all(&self) {
-        (0..VIS).for_each(|vi| self.reclaim(vi));
+        (0..self.entries().len()).for_each(|vi| self.reclaim(vi as u32));
     }
 
     /// Marks a VI whose connection is about to leave the VI, so that [`Pair::reclaim`] leaves the entry to the
@@ -175,6 +174,9 @@ impl Pair {
     }
 
     fn exchange(&self, vi: u32, before: u64, now: u64) -> bool {
+        if now != 0 && vi >= self.top.load(Ordering::Relaxed) {
+            self.top.fetch_max(vi + 1, Ordering::Release);
+        }
         let place = &self.conns[vi as usize];
         place.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -238,11 +240,11 @@ impl Pair {
     /// reservations, because the kernel copies each page that is written after a fork.
     pub(super) fn forget_requests(&self) {
         if self.reserved.load(Ordering::Acquire) != 0 {
-            (0..VIS).for_each(|vi| _ = self.exchange(vi, RESERVED, 0));
+            (0..self.entries().len()).for_each(|vi| _ = self.exchange(vi as u32, RESERVED, 0));
             self.reserved.store(0, Ordering::Release);
             // Compute `refs` anew. At the fork, a thread of the parent may have counted a connection without having
             // written its entry.
-            let occupied = self.conns.iter().filter(|conn| conn.load(Ordering::Relaxed) != 0);
+            let occupied = self.entries().iter().filter(|conn| conn.load(Ordering::Relaxed) != 0);
             self.refs.store(occupied.count() as u32, Ordering::Release);
         }
     }
@@ -270,11 +272,16 @@ impl Pair {
         Occupant::from(self.conns.get(vi as usize)?.load(Ordering::Acquire)).map(Occupant::index)
     }
 
-    /// Calls `each` with the index of every connection of this process on a VI of this pair.
-    pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
-        for vi in 0..VIS {
+    /// Returns the entries of all VIs up to the highest that a connection of this process has been on or has requested.
+    pub(super) fn entries(&self) -> &[AtomicU64] {
+        &self.conns[..self.top.load(Ordering::Acquire) as usize]
+    }
+
+    /// Calls `each` with every VI that a connection of this process is on, and with the connection's index.
+    pub(crate) fn each_conn(&self, mut each: impl FnMut(u32, u32)) {
+        for vi in 0..self.entries().len() as u32 {
             if let Some(index) = self.conn_on(vi) {
-                each(index);
+                each(vi, index);
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::pair::{self, Pair};
 use crate::peers::{self, Life};
 use crate::per_engine::per_engine;
 use crate::stream::ending;
-use crate::{family, meeting, table};
+use crate::{family, kernel_sockets, meeting, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::clock;
 
@@ -39,9 +39,8 @@ pub(super) fn go_on() {
 /// Makes the epoll instance report the deaths of peers that were added since the last call.
 pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     let added = peers::added();
-    if *seen != Some(added) {
-        let is_new = seen.replace(added).is_none();
-        peers::watch(epoll, DEATH, is_new);
+    if seen.replace(added) != Some(added) {
+        peers::watch(epoll, kernel_sockets::instance(), DEATH);
     }
 }
 
@@ -77,7 +76,7 @@ fn look_at_pair(pair: &Pair, now: u64) -> bool {
         Life::AllDied(since) => (true, now.saturating_sub(since) >= CLOSED_NS),
     };
     let mut left = false;
-    pair.each_conn(|conn| {
+    pair.each_conn(|_, conn| {
         let Some(conn) = family::conn(conn) else { return };
         // Read the generation before asking the kernel. Meanwhile the record may get another connection, on another
         // pair with the same index.

@@ -7,8 +7,9 @@
 use super::entering::{claim, say_grant};
 use super::returned::{end_part, revoked};
 use super::{Corrupt, failover, reflected, rx, send, tell_reader, tell_writer, tx, word};
-use crate::conn::{Guard, flag};
-use crate::{kernel_sockets, pair};
+use crate::conn::{Conn, Guard, flag};
+use crate::kernel_sockets;
+use crate::pair::{self, Pair};
 use core::sync::atomic::{Ordering, fence};
 use sovia_proto::path::reflected::Revoked;
 use sovia_proto::path::{self, Await, CANCELLED, ENTERED, Grant, Leave, Owed, Revoke, Rx, Tx};
@@ -39,6 +40,16 @@ pub(crate) fn answer_revoke(guard: &mut Guard<'_>) {
     if granted(guard) == Grant::Revoked {
         revoked(guard);
     }
+}
+
+/// Returns true if the peer may wait for a step of this end of the connection, which is on VI `vi` of `pair`. Takes no
+/// lock, so that a search of all connections disturbs no call. The caller must check again under the lock.
+pub(crate) fn may_be_waited_for(conn: &Conn, pair: &Pair, vi: u32) -> bool {
+    let word = |from, word| pair.segment.direction(vi, from).path.load(word);
+    conn.has(flag::REFLECTED)
+        || conn.tx() == Tx::Back
+        || word(pair.side ^ 1, word::ASKED) != 0
+        || Grant::from_word(word(pair.side, word::GRANT)) == Grant::Revoked
 }
 
 /// Returns true if the peer's receiver waits for a step of this end. Either the receiver has revoked the VI and
