@@ -13,10 +13,11 @@ use sovia_sys::{Fd, call, diag};
 /// Takes over the connections that the process which has executed this program has left, if there are any. Called at
 /// the program's start.
 pub(crate) fn join() {
-    let Ok(mut room) = Room::new(LEN) else { return };
     // Descriptors that the data of this program names.
     let mut own: SmallVec<[i32; 64]> = SmallVec::new();
-    for number in NUMBERS {
+    let numbers = numbers();
+    let Some(mut room) = room_for(&numbers) else { return };
+    for number in numbers {
         let Some(data) = read(number, &mut room[..LEN]) else { continue };
         // Close the data, even if it is for another program.
         drop(Fd::keep(number));
@@ -48,8 +49,9 @@ pub(crate) fn join() {
 /// Makes a child not keep what a thread of its parent leaves to a program. Called in a forked child, and before a child of
 /// `vfork` executes a program.
 pub(super) fn forget_left() {
-    let Ok(mut room) = Room::new(LEN) else { return };
-    for number in NUMBERS {
+    let numbers = numbers();
+    let Some(mut room) = room_for(&numbers) else { return };
+    for number in numbers {
         let Some(data) = read(number, &mut room[..LEN]) else { continue };
         drop(Fd::keep(number));
         let records = data.head().records;
@@ -138,12 +140,23 @@ fn is_there(passed: Passed) -> bool {
     call::file_id(passed.fd).is_ok_and(|(_, inode)| inode == passed.inode)
 }
 
+/// Returns the numbers of the descriptors that may have data.
+fn numbers() -> SmallVec<[i32; 4]> {
+    // Another user's data may name memory that this user could write to.
+    let may_have_data = |&number: &i32| {
+        call::file_size(number) == Ok(LEN as u64)
+            && call::file_owner(number) == Ok(call::geteuid())
+            && call::file_system(number) == Ok(libc::TMPFS_MAGIC)
+    };
+    NUMBERS.filter(may_have_data).collect()
+}
+
+/// Maps memory for the data at the descriptors `numbers`, unless there are none. Most programs have inherited none.
+fn room_for(numbers: &[i32]) -> Option<Room> {
+    if numbers.is_empty() { None } else { Room::new(LEN).ok() }
+}
+
 /// Reads the data at this descriptor number into `bytes`. Returns `None` if there is none.
 fn read(number: i32, bytes: &mut [u8]) -> Option<Inheritance<'_>> {
-    // Another user's data may name memory that this user could write to.
-    let is_data = call::file_size(number) == Ok(LEN as u64)
-        && call::file_owner(number) == Ok(call::geteuid())
-        && call::file_system(number) == Ok(libc::TMPFS_MAGIC)
-        && call::pread(number, bytes, 0) == Ok(LEN);
-    is_data.then(|| Inheritance::decode(bytes)).flatten()
+    (call::pread(number, bytes, 0) == Ok(LEN)).then(|| Inheritance::decode(bytes)).flatten()
 }
