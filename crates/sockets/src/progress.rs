@@ -151,6 +151,12 @@ fn look_from_time_to_time(now: u64) -> bool {
     audit_all(now)
 }
 
+/// Does what another thread or a peer may have rung for, before [`serve`].
+fn answer_ring() {
+    sets::look_for_gone();
+    epoll::leave_shared();
+}
+
 /// Continues pending work at the end of a round.
 fn serve() {
     combine::serve();
@@ -175,6 +181,9 @@ fn end_seen_first(fd: i32, at: Ref) -> Option<u32> {
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut rounds = Rounds::begin(argument as usize as i32);
+    // The last progress thread may have ended without answering a ring.
+    answer_ring();
+    serve();
     loop {
         match rounds.next(None) {
             After::Another => {}
@@ -263,6 +272,11 @@ impl Rounds {
             // The program has closed Sovia's epoll descriptor.
             Err(_) => return After::Gone,
         };
+        let is_ring = |event: &libc::epoll_event| event.u64 == kernel_sockets::DOOR;
+        if thread::must_end() && events[..n].iter().all(is_ring) {
+            // A fork may wait. The next progress thread answers the ring.
+            return After::Idle;
+        }
         let is_for_new = n == 0 && new.is_some() && pause == new;
         self.watch_new(is_for_new || longest.is_some(), &events[..n]);
         if is_for_new {
@@ -282,16 +296,10 @@ impl Rounds {
         for event in &events[..n] {
             let token = { event.u64 };
             match token {
-                kernel_sockets::DOOR => {
-                    sets::look_for_gone();
-                    epoll::leave_shared();
-                }
+                kernel_sockets::DOOR => answer_ring(),
                 deaths::DEATH => {}
                 FILTERS => kept::receive(),
-                _ if bells::heard(token) => {
-                    sets::look_for_gone();
-                    epoll::leave_shared();
-                }
+                _ if bells::heard(token) => answer_ring(),
                 _ => kernel_socket_event(token, event.events),
             }
         }

@@ -157,3 +157,29 @@ pub(crate) fn ring_own() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waking_an_instance_leaves_other_instances_of_the_doorbell_asleep() {
+        let ours = epoll_of_door(2, 7).unwrap();
+        let relatives = Fd::adopt(poll::epoll_create().unwrap());
+        let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        let door = door(2).unwrap();
+        poll::epoll_ctl(relatives.raw(), libc::EPOLL_CTL_ADD, door, events, 7).unwrap();
+        let mut found = [libc::epoll_event { events: 0, u64: 0 }; 2];
+        for _ in 0..2 {
+            wake(ours.raw(), 2, 7);
+            assert_eq!(poll::epoll_wait(relatives.raw(), &mut found, Some(0), None), Ok(0));
+            assert_eq!(poll::epoll_wait(ours.raw(), &mut found, Some(0), None), Ok(1));
+            assert_eq!({ found[0].u64 }, 7);
+        }
+        // A ring reaches all instances, also after a wake.
+        call::write(door, &1u64.to_ne_bytes()).unwrap();
+        for instance in [&ours, &relatives] {
+            assert_eq!(poll::epoll_wait(instance.raw(), &mut found, Some(0), None), Ok(1));
+        }
+    }
+}
