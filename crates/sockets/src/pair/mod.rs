@@ -98,11 +98,8 @@ pub struct Pair {
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// Rendezvous names from which this pair was offered. The peer's doorbells come to one of these names.
     greetings: RobustBox<Vec<(Link, Arc<Datagram>)>, { rank::OFFERS }>,
-    /// For each VI: the connection on the VI (`places::Occupant`), or `places::RESERVED` if a connection has
-    /// requested the VI.
-    conns: Box<[AtomicU64]>,
-    /// One above the highest VI that `conns` has had an entry for. Most pairs use few VIs, and a search passes the rest.
-    top: AtomicU32,
+    /// The connection on each VI.
+    conns: places::Occupants,
     /// Number of entries in `conns` that are `places::RESERVED`, or a larger number.
     reserved: AtomicU32,
     /// Number of connections of this process that are attached or have requested a VI, and the bit [`OUT`]. A
@@ -227,10 +224,7 @@ impl Pair {
             bells: None,
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
-            // Allocate the entries on the heap, because a rendezvous runs on the program's stack, which may be
-            // small.
-            conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
-            top: AtomicU32::new(0),
+            conns: places::Occupants::new(),
             reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
             ready_lists: AtomicU32::new(0),
@@ -284,7 +278,7 @@ impl Pair {
 
     /// Returns true if a connection of this process is on a VI of this pair, or has requested such a VI.
     pub(crate) fn has_requests(&self) -> bool {
-        self.entries().iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
+        self.conns.count() != 0
     }
 
     /// Calls `f` with the names from which this pair was offered.

@@ -9,7 +9,10 @@ use crate::conn::Phase;
 use crate::family;
 use crate::message::LINK_LEN;
 use crate::table::Ref;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use once_cell::race::OnceBox;
+use via_shm::layout::VIS;
 use via_shm::request::DISCRIMINATOR;
 
 // The discriminator of each request in the segment's table is an encoded link.
@@ -49,6 +52,68 @@ impl Occupant {
     }
 }
 
+/// Number of VIs whose entries lie in one block of memory. A pair with few connections has one block.
+const BLOCK: u32 = 64;
+
+type Block = [AtomicU64; BLOCK as usize];
+
+/// For each VI of a pair: the connection on the VI ([`Occupant`]), [`RESERVED`] if a connection has requested the VI, or
+/// 0.
+#[derive(Debug)]
+pub(super) struct Occupants {
+    blocks: [OnceBox<Block>; (VIS / BLOCK) as usize],
+    /// One above the highest VI that has had an entry.
+    top: AtomicU32,
+}
+
+impl Occupants {
+    pub(super) const fn new() -> Occupants {
+        Occupants { blocks: [const { OnceBox::new() }; _], top: AtomicU32::new(0) }
+    }
+
+    /// Returns the VIs up to the highest that has had an entry.
+    fn used(&self) -> Range<u32> {
+        0..self.top.load(Ordering::Acquire)
+    }
+
+    /// Returns the number of entries.
+    pub(super) fn count(&self) -> usize {
+        self.used().filter(|&vi| self.get(vi) != 0).count()
+    }
+
+    fn get(&self, vi: u32) -> u64 {
+        self.place(vi).map_or(0, |place| place.load(Ordering::Acquire))
+    }
+
+    /// Returns the memory of a VI's entry; `None` if the VI has had no entry or does not exist.
+    fn place(&self, vi: u32) -> Option<&AtomicU64> {
+        Some(&self.blocks.get((vi / BLOCK) as usize)?.get()?[(vi % BLOCK) as usize])
+    }
+
+    /// Replaces the entry `before` by `now`. Returns false if the VI has another entry.
+    fn exchange(&self, vi: u32, before: u64, now: u64) -> bool {
+        let Some(block) = self.blocks.get((vi / BLOCK) as usize) else { return false };
+        let block = if now == 0 {
+            block.get()
+        } else {
+            self.top.fetch_max(vi + 1, Ordering::Release);
+            Some(block.get_or_init(|| Box::new([const { AtomicU64::new(0) }; _])))
+        };
+        let place = block.map(|block| &block[(vi % BLOCK) as usize]);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        place.map_or(before == now, |place| {
+            place.compare_exchange(before, now, success, failure).is_ok()
+        })
+    }
+
+    /// Removes the entry of a VI.
+    fn clear(&self, vi: u32) {
+        if let Some(place) = self.place(vi) {
+            place.store(0, Ordering::Release);
+        }
+    }
+}
+
 /// Keeps a pair at its index in the table while this object lives.
 #[derive(Debug)]
 pub(crate) struct Pinned(u32);
@@ -85,7 +150,7 @@ impl Pair {
         let now = Occupant::of(at).0;
         // If the VI was reserved, the reservation has already counted this connection in `refs`.
         let is_reserved = self.end_reservation(vi, now);
-        let free = is_reserved || self.exchange(vi, 0, now);
+        let free = is_reserved || self.conns.exchange(vi, 0, now);
         if is_reserved || !free {
             self.count_out();
         }
@@ -106,28 +171,30 @@ impl Pair {
     /// Returns true if no connection of this process is on a VI.
     fn is_free(&self, vi: u32) -> bool {
         self.reclaim(vi);
-        matches!(self.conns[vi as usize].load(Ordering::Acquire), 0 | RESERVED)
+        matches!(self.conns.get(vi), 0 | RESERVED)
     }
 
     /// Clears the entry of a VI whose connection a relative has moved back to TCP. The relative cleared only the
     /// entry in its own table.
     pub(crate) fn reclaim(&self, vi: u32) {
-        let Some(place) = self.conns.get(vi as usize) else { return };
-        let word = place.load(Ordering::Acquire);
-        if Occupant::from(word).is_some_and(Occupant::has_left) && self.exchange(vi, word, 0) {
+        let word = self.conns.get(vi);
+        if Occupant::from(word).is_some_and(Occupant::has_left) && self.conns.exchange(vi, word, 0)
+        {
             self.count_out();
         }
     }
 
     /// Clears the entry of every VI whose connection a relative has moved back to TCP.
     pub(super) fn reclaim_all(&self) {
-        (0..self.entries().len()).for_each(|vi| self.reclaim(vi as u32));
+        self.conns.used().for_each(|vi| self.reclaim(vi));
     }
 
     /// Marks a VI whose connection is about to leave the VI, so that [`Pair::reclaim`] leaves the entry to the
     /// calling thread. Called under the connection's lock, while the connection is still on the VI.
     pub(crate) fn leaving(&self, vi: u32) {
-        self.conns[vi as usize].fetch_or(LEAVING, Ordering::AcqRel);
+        if let Some(place) = self.conns.place(vi) {
+            place.fetch_or(LEAVING, Ordering::AcqRel);
+        }
     }
 
     /// Requests a connection from the peer, on a VI that no connection of this process is on or has requested.
@@ -156,7 +223,7 @@ impl Pair {
         // Count the reservation in `reserved` before the entry is written, and until the entry is cleared. Then a
         // child forked in between never finds too low a count.
         self.reserved.fetch_add(1, Ordering::AcqRel);
-        let reserved = self.exchange(vi, 0, RESERVED);
+        let reserved = self.conns.exchange(vi, 0, RESERVED);
         if !reserved {
             self.reserved.fetch_sub(1, Ordering::AcqRel);
             self.count_out();
@@ -166,19 +233,11 @@ impl Pair {
 
     /// Replaces the reservation of a VI by the entry `now`. Returns false if the VI has no reservation.
     fn end_reservation(&self, vi: u32, now: u64) -> bool {
-        let ended = self.exchange(vi, RESERVED, now);
+        let ended = self.conns.exchange(vi, RESERVED, now);
         if ended {
             self.reserved.fetch_sub(1, Ordering::AcqRel);
         }
         ended
-    }
-
-    fn exchange(&self, vi: u32, before: u64, now: u64) -> bool {
-        if now != 0 && vi >= self.top.load(Ordering::Relaxed) {
-            self.top.fetch_max(vi + 1, Ordering::Release);
-        }
-        let place = &self.conns[vi as usize];
-        place.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Withdraws the request for a VI. Returns false if the peer has answered the request.
@@ -240,12 +299,11 @@ impl Pair {
     /// reservations, because the kernel copies each page that is written after a fork.
     pub(super) fn forget_requests(&self) {
         if self.reserved.load(Ordering::Acquire) != 0 {
-            (0..self.entries().len()).for_each(|vi| _ = self.exchange(vi as u32, RESERVED, 0));
+            self.conns.used().for_each(|vi| _ = self.conns.exchange(vi, RESERVED, 0));
             self.reserved.store(0, Ordering::Release);
             // Compute `refs` anew. At the fork, a thread of the parent may have counted a connection without having
             // written its entry.
-            let occupied = self.entries().iter().filter(|conn| conn.load(Ordering::Relaxed) != 0);
-            self.refs.store(occupied.count() as u32, Ordering::Release);
+            self.refs.store(self.conns.count() as u32, Ordering::Release);
         }
     }
 
@@ -254,7 +312,7 @@ impl Pair {
     pub(crate) fn leave(&self, vi: u32, used: Used) {
         // Clear the entry first, because the peer may request a connection on this VI as soon as the segment shows
         // the VI as free.
-        self.conns[vi as usize].store(0, Ordering::Release);
+        self.conns.clear(vi);
         self.segment.leave(self.side, vi, used, KEPT);
         self.tell_nic(vi);
         self.count_out();
@@ -263,23 +321,18 @@ impl Pair {
     /// Clears this process's entry of a VI whose connection this process no longer has. Relatives may still have
     /// the connection.
     pub(crate) fn vacate(&self, vi: u32) {
-        self.conns[vi as usize].store(0, Ordering::Release);
+        self.conns.clear(vi);
         self.count_out();
     }
 
     /// Returns the index of this process's connection on a VI.
     pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
-        Occupant::from(self.conns.get(vi as usize)?.load(Ordering::Acquire)).map(Occupant::index)
-    }
-
-    /// Returns the entries of all VIs up to the highest that a connection of this process has been on or has requested.
-    pub(super) fn entries(&self) -> &[AtomicU64] {
-        &self.conns[..self.top.load(Ordering::Acquire) as usize]
+        Occupant::from(self.conns.get(vi)).map(Occupant::index)
     }
 
     /// Calls `each` with every VI that a connection of this process is on, and with the connection's index.
     pub(crate) fn each_conn(&self, mut each: impl FnMut(u32, u32)) {
-        for vi in 0..self.entries().len() as u32 {
+        for vi in self.conns.used() {
             if let Some(index) = self.conn_on(vi) {
                 each(vi, index);
             }
