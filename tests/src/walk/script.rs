@@ -74,17 +74,22 @@ impl Script {
     /// Returns true if no step shows how much went into a path: what was filled is drained before other bytes go there.
     pub fn is_fair(&self) -> bool {
         let mut is_full = [false, false];
+        let mut has_shut = [false, false];
         self.steps.iter().all(|Step { walker: Walker(own), action }| {
             let verb = action.split(' ').next().unwrap_or_default();
             let (own, peer) = (own % 2, 1 - own % 2);
             match verb {
+                // After a shutdown of the receiving half, a receive returns 0 as soon as nothing has arrived. So a
+                // drain ends early or late, depending on how fast the peer sends on.
+                "drain" if is_full[peer] && has_shut[own] => return false,
                 "drain" => is_full[peer] = false,
                 "fill" => is_full[own] = true,
                 "write" => return !is_full[own],
                 // A peer that goes on sending sees the end or a reset, depending on how much is unread.
                 "kill" | "exit" | "close" | "shutdown" if is_full[own] => return false,
                 // Bytes that arrive after both halves are shut reset the connection, as soon as they arrive.
-                "shutdown" => return !is_full[peer],
+                "shutdown" if is_full[peer] => return false,
+                "shutdown" => has_shut[own] |= !action.ends_with(" 1"),
                 "read" => return !is_full[peer],
                 "sleep" if action.contains("receive") => return !is_full[peer],
                 "sleep" if action.contains("send") => is_full[own] = true,
@@ -138,5 +143,14 @@ mod tests {
         let error = |text: &str| text.parse::<Script>().expect_err("it is bad");
         assert!(error("A write 1").contains("begins with a number"));
         assert!(error("3; C write 1").contains("A, B, A2 or B2"));
+    }
+
+    #[test]
+    fn a_drain_after_a_shutdown_of_its_own_half_says_nothing() {
+        let is_fair = |text: &str| text.parse::<Script>().expect("a walk").is_fair();
+        assert!(is_fair("5; A shutdown 1; B sleep send 20000000; A drain"));
+        assert!(is_fair("5; B shutdown 0; B sleep send 20000000; A drain"));
+        assert!(!is_fair("5; A shutdown 0; B sleep send 20000000; A drain"));
+        assert!(!is_fair("5; A shutdown 2; B fill; A2 drain"));
     }
 }

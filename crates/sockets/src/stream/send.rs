@@ -182,7 +182,7 @@ pub fn shut(guard: &mut Guard<'_>) {
 /// Finds out whether the peer has gone. Returns the error that the send must return, if there is one.
 #[cold]
 fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
-    ending::has_gone(guard, fd);
+    ending::has_gone_before_kernel(guard, fd);
     ending::send_error(guard.conn)
 }
 

@@ -21,6 +21,8 @@ cases! {
         on_tcp granted switched entered revoked left draining back_on_tcp;
     an_answer_after_the_peers_half_close_arrives_though_the_end_is_unread at
         on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_reset_after_the_own_half_close_is_reported_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 fn bytes_before_a_half_close_arrive_and_the_other_half_goes_on(link: Link) {
@@ -118,4 +120,17 @@ fn an_answer_after_the_peers_half_close_arrives_though_the_end_is_unread(link: L
     assert_eq!(next(&link.ends(), &link.a), Ok(Vec::new()));
     link.arrives(b"");
     ends(&link.ends(), &link.b);
+}
+
+fn a_reset_after_the_own_half_close_is_reported_once(link: Link) {
+    link.send(b"unread");
+    link.a.finish();
+    link.becomes(|| link.b.unread() == link.unread.len() + 6);
+    let Link { a, b, .. } = link;
+    b.close();
+    // The kernel, too, reports the reset to one call, whichever comes first.
+    assert_eq!(until(&[&a], || a.write(b"too late").err()), libc::ECONNRESET);
+    assert_eq!(a.error(), 0);
+    assert_eq!(a.write(b"too late"), Err(libc::EPIPE));
+    ends(&[&a], &a);
 }
