@@ -47,6 +47,14 @@ fn walk_beside(kind: Kind, seeds: Range<u64>, beside: usize) {
 fn walks_that_once_differed() {
     let program = Path::new(env!("CARGO_BIN_EXE_walk"));
     for text in [
+        // After a fork no thread watches the kernel socket until the next call. That call found nothing.
+        "7; B write 1; B fork; A kill; B2 error",
+        "8; B write 1000; B fork; A close; B read 300000",
+        "11; B fork; A exit; B write 9000",
+        // The death of a peer whose end had been reported was one edge more.
+        "18; A add 0 edge both end; B shutdown 1; A events 0 4; B exit; A events 0 4",
+        // A reset after the program's own shutdown was reported twice.
+        "8; B write 112; A write 112; A shutdown 2; A fork; A error; B close; A write 7; A2 write 1000",
         // A forked child that only sent did not learn of its peer's death.
         "5; A fork; A kill; B kill; A2 write 112",
         // A child took a connection back, and the set that it had inherited had it only a second later.

@@ -152,11 +152,12 @@ pub(crate) fn shortened(sleep: Option<u64>) -> Option<u64> {
 
 /// Like [`ensure`], for callers that do not sleep. Does nothing in a signal handler, because starting a thread
 /// needs malloc, which the handler may have interrupted.
+///
+/// Returns true if this call has started the thread. Then a caller that has found nothing must look again, because no
+/// thread has watched the kernel sockets until now.
 #[inline]
-pub(crate) fn ensure_for_a_look() {
-    if is_missing() && !chain::is_in_handler() {
-        restart();
-    }
+pub(crate) fn ensure_for_a_look() -> bool {
+    is_missing() && !chain::is_in_handler() && restart()
 }
 
 /// Epoll instance of a progress thread that has just been started.
@@ -168,16 +169,17 @@ enum Instance {
     Kept,
 }
 
-/// Starts the progress thread in a forked child, and makes it watch all inherited connections. If the start fails,
-/// the calling thread does a round of the progress thread's work.
+/// Starts the progress thread, and makes it watch all connections. The next call on each connection asks the kernel, as
+/// no thread has watched the kernel sockets for a while. If the start fails, the calling thread does a round of the
+/// progress thread's work. Returns true if this call has started the thread.
 #[cold]
-pub(crate) fn restart() {
+pub(crate) fn restart() -> bool {
     /// Nanoseconds between two attempts to start the progress thread.
     const RETRY_NS: u64 = 10_000_000;
     if process::is_elsewhere() {
         // Do not start a thread in a child of `vfork`. The thread would end with the child, and the parent would
         // have no progress thread.
-        return;
+        return false;
     }
     let now = clock::now_ns();
     let mut started = None;
@@ -187,22 +189,22 @@ pub(crate) fn restart() {
             started = spawn();
             started.is_some()
         });
-    if started == Some(Instance::New) {
+    if let Some(instance) = started {
         table::for_each_conn(|fd, at| {
-            if at.conn.phase() == Phase::Attached {
+            if at.conn.phase() != Phase::Attached {
+                return;
+            }
+            if instance == Instance::New {
                 let room = at.conn.tx() != Tx::Vi;
                 note_room(at.index, at.generation, room);
                 let events = if room { EVENTS | ROOM } else { EVENTS };
                 watch(fd, events, token(at.index, at.generation, fd));
-                // Record an end of stream now, because the caller cannot wait until the progress thread finds it.
-                if poll::probe(fd, libc::POLLRDHUP) != 0 {
-                    at.conn.set(flag::KERNEL_SOCKET | flag::ENDED);
-                }
             }
+            at.conn.set(flag::KERNEL_SOCKET);
         });
     }
     if is_here || chain::is_in_handler() {
-        return;
+        return started.is_some();
     }
     if is_due {
         RETRY_AT.store(now + RETRY_NS, Ordering::Relaxed);
@@ -213,6 +215,7 @@ pub(crate) fn restart() {
     {
         round();
     }
+    false
 }
 
 /// Starts the progress thread. Returns `None` if no thread can be started.

@@ -74,7 +74,7 @@ impl Script {
     /// Returns true if no step shows how much went into a path: what was filled is drained before other bytes go there.
     pub fn is_fair(&self) -> bool {
         let mut is_full = [false, false];
-        let mut has_shut = [false, false];
+        let (mut has_filled, mut has_shut) = ([false, false], [false, false]);
         self.steps.iter().all(|Step { walker: Walker(own), action }| {
             let verb = action.split(' ').next().unwrap_or_default();
             let (own, peer) = (own % 2, 1 - own % 2);
@@ -83,7 +83,9 @@ impl Script {
                 // drain ends early or late, depending on how fast the peer sends on.
                 "drain" if is_full[peer] && has_shut[own] => return false,
                 "drain" => is_full[peer] = false,
-                "fill" => is_full[own] = true,
+                // The kernel's receive buffer grows while it is drained. How much goes into it then depends on time.
+                "fill" if has_filled[own] => return false,
+                "fill" => (is_full[own], has_filled[own]) = (true, true),
                 "write" => return !is_full[own],
                 // A peer that goes on sending sees the end or a reset, depending on how much is unread.
                 "kill" | "exit" | "close" | "shutdown" if is_full[own] => return false,
@@ -92,7 +94,10 @@ impl Script {
                 "shutdown" => has_shut[own] |= !action.ends_with(" 1"),
                 "read" => return !is_full[peer],
                 "sleep" if action.contains("receive") => return !is_full[peer],
-                "sleep" if action.contains("send") => is_full[own] = true,
+                "sleep" if action.contains("send") && has_filled[own] => return false,
+                "sleep" if action.contains("send") => {
+                    (is_full[own], has_filled[own]) = (true, true);
+                }
                 _ => {}
             }
             true

@@ -75,6 +75,7 @@ pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     if at.conn.phase() != Phase::Attached {
         return at.conn.take_error();
     }
+    kernel_sockets::ensure_for_a_look();
     let mut guard = at.attached()?;
     stream::ending::socket_error(&mut guard, table::current(fd, at))
 }

@@ -319,6 +319,11 @@ pub(crate) fn died(guard: &mut Guard<'_>) {
     // takes the request back.
     if !unanswered::settle(guard) {
         guard.conn.set(flag::DEAD);
-        listeners::tell_all(guard);
+        if is_announced(guard) && !leaves_unread(guard) {
+            // The program has been notified of the peer's end. Its death changes nothing that an epoll set reports.
+            listeners::wake_all(guard);
+        } else {
+            listeners::tell_all(guard);
+        }
     }
 }

@@ -252,7 +252,11 @@ pub fn look<T>(at: Ref, mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>) ->
     if let Some(value) = once(at, &mut attempt)? {
         return Ok(value);
     }
-    kernel_sockets::ensure_for_a_look();
+    if kernel_sockets::ensure_for_a_look()
+        && let Some(value) = once(at, &mut attempt)?
+    {
+        return Ok(value);
+    }
     Err(Ended::Failed(libc::EAGAIN))
 }
 

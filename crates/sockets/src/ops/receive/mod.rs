@@ -72,8 +72,8 @@ fn receive_at_once(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Opt
         Got::Bytes(n) => Some(Ok(n)),
         Got::Failed(e) => Some(Err(e)),
         Got::Nothing if flags.dont_wait || at.conn.has(flag::NONBLOCK) => {
-            kernel_sockets::ensure_for_a_look();
-            (!fallback::concerns(at.conn)).then_some(Err(libc::EAGAIN))
+            let is_sure = !kernel_sockets::ensure_for_a_look() && !fallback::concerns(at.conn);
+            is_sure.then_some(Err(libc::EAGAIN))
         }
         Got::Nothing | Got::End => None,
     }
@@ -143,7 +143,9 @@ fn receive_generally(
         }
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
             drop(guard);
-            kernel_sockets::ensure_for_a_look();
+            if kernel_sockets::ensure_for_a_look() {
+                return receive_generally(fd, at, parts, flags, kernel);
+            }
             if !fallback::concerns(conn) {
                 return Err(libc::EAGAIN);
             }
