@@ -53,6 +53,8 @@ fn walks_that_once_differed() {
         "11; B fork; A exit; B write 9000",
         // The death of a peer whose end had been reported was one edge more.
         "18; A add 0 edge both end; B shutdown 1; A events 0 4; B exit; A events 0 4",
+        // A relay for a peer that had died in good order refused the first send.
+        "12; A write 1; A kill; B child spawn kernel poll 112; B await 48; B close",
         // A reset after the program's own shutdown was reported twice.
         "8; B write 112; A write 112; A shutdown 2; A fork; A error; B close; A write 7; A2 write 1000",
         // A forked child that only sent did not learn of its peer's death.

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, 
 use sovia_proto::path::Tx;
 use sovia_signal::chain;
 use sovia_sync::{fences, section};
-use sovia_sys::{clock, poll};
+use sovia_sys::{call, clock, poll};
 use std::sync::OnceLock;
 
 per_engine! {
@@ -265,13 +265,22 @@ fn prepare_fences() {
     fences::find_out();
 }
 
-/// Wakes the progress thread, or starts it if it is missing.
+/// Wakes this process's progress thread, or starts it if it is missing.
 pub(crate) fn nudge() {
     ensure_for_a_look();
     ring();
 }
 
-/// Wakes the progress thread if it runs.
+/// Wakes the progress threads of this process and of its forked relatives, which have the same doorbell. Starts this
+/// process's thread if it is missing.
+pub(crate) fn nudge_family() {
+    ensure_for_a_look();
+    if let Some(door) = pair::door(DOORBELL as usize) {
+        let _ = call::write(door, &1u64.to_ne_bytes());
+    }
+}
+
+/// Wakes this process's progress thread if it runs.
 pub(crate) fn ring() {
     pair::wake(EPOLL.load(Ordering::Acquire), DOORBELL, DOOR);
 }

@@ -51,8 +51,10 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
         return false;
     };
     let nonblocking = at.conn.has(flag::NONBLOCK);
-    if at.conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::RESET) {
-        // Sending on the connection has failed, so sending on the relay's socket must fail too.
+    let is_over = || call::tcp_state(fd).is_none_or(call::TcpState::is_closed);
+    if at.conn.has(flag::SHUT_WR | flag::RESET) || at.conn.has(flag::PEER_GONE) && is_over() {
+        // Sends on the connection fail, so sends on the relay's socket must fail too. TCP takes the first send to a
+        // peer that has died in good order, and so does the relay.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
     }
     let kept = [fd, socket.fd.raw(), socket.arrivals.raw(), begins.raw()];

@@ -125,7 +125,7 @@ fn share(index: u32, set: &Set) {
     if sets::is_shared(index, || set.catch_up()) && !set.nested.load(Ordering::Acquire) {
         make_nested(set);
         // Wake the other process's progress thread, which must also move its entries to the kernel's instance.
-        kernel_sockets::nudge();
+        kernel_sockets::nudge_family();
     }
 }
 

@@ -314,9 +314,8 @@ pub(crate) fn detached(at: Ref) {
         });
     });
     if others {
-        // Wake the forked relatives. Their progress threads have the same doorbell, and move the entries to the
-        // kernel's instances.
-        kernel_sockets::nudge();
+        // The relatives' progress threads move the entries to the kernel's instances.
+        kernel_sockets::nudge_family();
     }
 }
 
