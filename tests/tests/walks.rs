@@ -53,6 +53,9 @@ fn walks_that_once_differed() {
         "11; B fork; A exit; B write 9000",
         // The death of a peer whose end had been reported was one edge more.
         "18; A add 0 edge both end; B shutdown 1; A events 0 4; B exit; A events 0 4",
+        // After a fork, nobody answered a peer that fell back while the program waited for something else.
+        "9; A write 112; A fork; B fork; B child spawn kernel poll 7; A2 write 7",
+        "6; A fork; B write 100; B child vfork kernel nothing 112; B write 112",
         // A relay for a peer that had died in good order refused the first send.
         "12; A write 1; A kill; B child spawn kernel poll 112; B await 48; B close",
         // A reset after the program's own shutdown was reported twice.

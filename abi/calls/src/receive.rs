@@ -8,7 +8,7 @@ use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::options::TCP_INQ;
 use sovia_sockets::table::{self, Ref};
-use sovia_sockets::wait::now_ns;
+use sovia_sockets::wait::{self, now_ns};
 use sovia_sockets::{Errno, Outcome};
 use sovia_sys::UserSliceMut;
 
@@ -38,7 +38,10 @@ fn flags(flags: c_int) -> Flags {
 
 calls! {
     fn read(real, fd: c_int, buf: *mut c_void, len: size_t) -> isize {
-        let Some(at) = table::conn(fd) else { return real(fd, buf, len) };
+        let Some(at) = table::conn(fd) else {
+            wait::before_kernel_wait();
+            return real(fd, buf, len);
+        };
         if len == 0 {
             // For a length of 0 the kernel does not look at the socket, so the real call gives the result.
             return real(fd, buf, len);
@@ -50,7 +53,10 @@ calls! {
     }
 
     fn recv(real, fd: c_int, buf: *mut c_void, len: size_t, how: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return real(fd, buf, len, how) };
+        let Some(at) = table::conn(fd) else {
+            wait::before_kernel_wait();
+            return real(fd, buf, len, how);
+        };
         let kernel = || outcome(real(fd, buf, len, how));
         if how & (!CARRIED | libc::MSG_PEEK | libc::MSG_WAITALL) == libc::MSG_TRUNC {
             return finish(discard(fd, at, len, how, |len, how| outcome(real(fd, buf, len, how))));
@@ -65,7 +71,10 @@ calls! {
     }
 
     fn readv(real, fd: c_int, iov: *const iovec, count: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
+        let Some(at) = table::conn(fd) else {
+            wait::before_kernel_wait();
+            return real(fd, iov, count);
+        };
         let kernel = || outcome(real(fd, iov, count));
         match parts::<UserSliceMut<'_>>(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
             // For a length of 0 the kernel does not look at the socket, so the real call gives the result.
@@ -78,7 +87,10 @@ calls! {
     }
 
     fn recvmsg(real, fd: c_int, msg: *mut msghdr, how: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return real(fd, msg, how) };
+        let Some(at) = table::conn(fd) else {
+            wait::before_kernel_wait();
+            return real(fd, msg, how);
+        };
         let kernel = || outcome(real(fd, msg, how));
         if how & !CARRIED != 0 {
             fallback::now(fd, at, Cause::Call);

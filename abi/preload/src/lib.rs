@@ -44,6 +44,7 @@ mod stdio;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 // Makes the library independent of libgcc_s.so.1, which some images lack.
 use sovia_unwinder as _;

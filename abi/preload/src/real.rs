@@ -117,6 +117,7 @@ pub(crate) fn resolve_all() {
         crate::sockets::reals::ALL,
         crate::spawning::reals::ALL,
         crate::stdio::reals::ALL,
+        crate::waiting::reals::ALL,
     ];
     for real in all.into_iter().flatten() {
         real.resolve();

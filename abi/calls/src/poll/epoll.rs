@@ -6,13 +6,16 @@ use libc::{c_int, epoll_event, sigset_t, timespec};
 use sovia_sockets::epoll::{self, KernelSleep};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
-use sovia_sockets::wait::now_ns;
+use sovia_sockets::wait::{self, now_ns};
 
 /// Returns the index of the epoll instance `epfd`, or `None` if the table has no entry for it.
 fn followed(epfd: c_int) -> Option<u32> {
     match table::get(epfd) {
         Entry::Epoll(index) => Some(index),
-        _ => None,
+        _ => {
+            wait::before_kernel_wait();
+            None
+        }
     }
 }
 

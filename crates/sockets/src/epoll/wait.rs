@@ -6,7 +6,7 @@ use crate::pair::{ReadyList, bells};
 use crate::process::{PLAIN, Waiting};
 use crate::sets::{Set, get, is_own};
 use crate::stream::combine;
-use crate::wait::Spin;
+use crate::wait::{Spin, before_kernel_wait};
 use crate::{Errno, Outcome, errno, fallback, kernel_sockets, process};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
@@ -46,6 +46,7 @@ impl KernelSleep {
     /// VI. Then the program must call [`wait`] instead of the kernel.
     pub fn begin(index: u32) -> Option<KernelSleep> {
         let set = get(index)?;
+        before_kernel_wait();
         // SYNC: pairs with `Set::take_in`. Either `take_in` finds this thread asleep, or this thread finds the
         // connection.
         set.asleep.fetch_add(1, Ordering::SeqCst);

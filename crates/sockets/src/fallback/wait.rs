@@ -9,7 +9,7 @@ use crate::conn::{Bell, Guard, Phase, flag};
 use crate::stream::returned::{self, DRAIN_NS, Debt};
 use crate::stream::{self, ending, failover, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{meeting, process};
+use crate::{kernel_sockets, meeting, process};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Await, Rx};
 use sovia_sync::hazard::Waits;
@@ -117,7 +117,7 @@ fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
         Cause::Exec => {
             let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(left));
         }
-        _ => COMING.store(true, Ordering::Relaxed),
+        _ => go_on_in_progress_thread(),
     }
 }
 
@@ -196,10 +196,16 @@ fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
 /// progress thread continues.
 fn left<'w>() -> Visit<'w> {
     if process::is_borrowed() {
-        COMING.store(true, Ordering::Relaxed);
+        go_on_in_progress_thread();
         return Visit::Settled;
     }
     Visit::Left
+}
+
+/// Makes the progress thread continue fallbacks. The program may make no call for a long time.
+fn go_on_in_progress_thread() {
+    COMING.store(true, Ordering::Relaxed);
+    kernel_sockets::nudge();
 }
 
 /// Returns true if a program that gets these connections will most likely read this one: as its standard input, output

@@ -67,7 +67,10 @@ pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
             }
         }
     }
-    (!ours).then_some(on_tcp)
+    (!ours).then(|| {
+        wait::before_kernel_wait();
+        on_tcp
+    })
 }
 
 fn attached(fd: i32) -> Option<Ref> {

@@ -291,6 +291,13 @@ fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
     }
 }
 
+/// Prepares for a call that may block in the kernel, and that waits for no VI. Starts the progress thread if a fork has
+/// ended it. Peers may need this process during the call.
+#[inline]
+pub fn before_kernel_wait() {
+    kernel_sockets::ensure_for_a_look();
+}
+
 /// Returns the time of the monotonic clock in nanoseconds.
 pub fn now_ns() -> u64 {
     clock::now_ns()

@@ -1,6 +1,9 @@
 //! Ends that close one half or both, in good order.
 
-use super::harness::{Link, NOW, PEEK, WAIT, arrives, cases, ends, next, pattern, send, until};
+use super::harness::{
+    At, Link, NOW, PEEK, WAIT, arrives, cases, ends, link, next, pattern, send, until,
+};
+use crate::conn::Role;
 
 cases! {
     bytes_before_a_half_close_arrive_and_the_other_half_goes_on at
@@ -133,4 +136,14 @@ fn a_reset_after_the_own_half_close_is_reported_once(link: Link) {
     assert_eq!(a.error(), 0);
     assert_eq!(a.write(b"too late"), Err(libc::EPIPE));
     ends(&[&a], &a);
+}
+
+#[test]
+fn a_stored_error_comes_after_the_bytes_on_tcp() {
+    let link = link(At::Back, Role::Connector);
+    link.send(b"first");
+    link.becomes(|| link.b.unread() == link.unread.len() + 5);
+    link.b.at().unwrap().conn.keep_error(libc::ECONNRESET);
+    link.arrives(b"first");
+    assert_eq!(link.b.read(10), Err(libc::ECONNRESET));
 }

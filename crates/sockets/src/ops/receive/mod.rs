@@ -91,7 +91,10 @@ fn receive_generally(
     let since = Moment::now();
     let conn = at.conn;
     let phase = conn.phase();
+    // The error comes after the bytes that have arrived, as on TCP.
     if phase != Phase::Attached
+        && conn.has(flag::ERROR)
+        && call::bytes_unread(fd).unwrap_or(0) == 0
         && let Some(error) = ending::receive_error(conn)
     {
         return Err(error);
