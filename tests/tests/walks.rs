@@ -53,7 +53,7 @@ fn walks_that_once_differed() {
         "11; B fork; A exit; B write 9000",
         // The death of a peer whose end had been reported was one edge more.
         "18; A add 0 edge both end; B shutdown 1; A events 0 4; B exit; A events 0 4",
-        // After a fork, nobody answered a peer that fell back while the program waited for something else.
+        // After a fork, a program that waited for something else did not answer a peer that fell back.
         "9; A write 112; A fork; B fork; B child spawn kernel poll 7; A2 write 7",
         "6; A fork; B write 100; B child vfork kernel nothing 112; B write 112",
         // A relay for a peer that had died in good order refused the first send.

@@ -1,7 +1,7 @@
 //! The library that `LD_PRELOAD` loads: hooks for the libc functions by which a program reaches a stream socket.
 //!
 //! A hook looks the descriptor up in [`sovia_sockets::table`]. If the table has no entry for the descriptor, the
-//! hook calls the real function. Such a call costs one load and one jump more than without Sovia. `sovia-calls`
+//! hook calls the real function. Such a call costs a few instructions more than without Sovia. `sovia-calls`
 //! implements the calls for all C interfaces. This crate exports libc's names, and does the work that only an
 //! interposed library must do.
 //!
