@@ -15,6 +15,7 @@
 use crate::message::Process;
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicU32, Ordering};
+use smallvec::SmallVec;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, clock, poll};
 
@@ -57,6 +58,8 @@ pub(crate) enum Life {
 
 struct Peer {
     process: Process,
+    /// Number of the peer, counted over this process and its ancestors.
+    number: u32,
     notices: [Fd; NOTICES],
     /// State at the last check.
     life: Life,
@@ -144,11 +147,11 @@ pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
 /// Like [`keep`], for descriptors from the process that has executed this program.
 pub(crate) fn take(process: Process, notices: [Fd; NOTICES]) {
     PEERS.with(|peers| {
+        let number = ADDED.fetch_add(1, Ordering::Release);
         if !peers.iter().any(|peer| peer.process == process) {
-            peers.push(Peer { process, notices, life: Life::Alive, watched_by: 0 });
+            peers.push(Peer { process, number, notices, life: Life::Alive, watched_by: 0 });
         }
     });
-    ADDED.fetch_add(1, Ordering::Release);
 }
 
 /// Returns the descriptors that report the death of the peer `process`.
@@ -164,13 +167,14 @@ pub(crate) fn added() -> u32 {
     ADDED.load(Ordering::Acquire)
 }
 
-/// Makes the epoll instance `epoll` report deaths of all peers with `token`. `number` is the instance's number, which no
-/// other instance of this process or its ancestors has.
-pub(crate) fn watch(epoll: i32, number: u32, token: u64) {
+/// Makes the epoll instance `epoll` report the death of each peer. `token` returns the epoll token for the peer with a
+/// number. `instance` is the number of this instance, which no other instance of this process or its ancestors has.
+pub(crate) fn watch(epoll: i32, instance: u32, token: impl Fn(u32) -> u64) {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     PEERS.with(|peers| {
-        for peer in peers.iter_mut().filter(|peer| peer.watched_by != number) {
-            peer.watched_by = number;
+        for peer in peers.iter_mut().filter(|peer| peer.watched_by != instance) {
+            peer.watched_by = instance;
+            let token = token(peer.number);
             for notice in &peer.notices {
                 let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, notice.raw(), events, token);
             }
@@ -178,12 +182,39 @@ pub(crate) fn watch(epoll: i32, number: u32, token: u64) {
     });
 }
 
-/// Checks which peers have died. Removes a peer if all its processes have died and it is not `in_use`.
-pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
+/// Checks which peers have died.
+pub(crate) fn look() {
+    let now = clock::now_ns();
+    PEERS.with(|peers| peers.iter_mut().for_each(|peer| peer.look(now)));
+}
+
+/// Checks if the peers with these numbers have died.
+pub(crate) fn look_at(numbers: &[u32]) {
+    let now = clock::now_ns();
     PEERS.with(|peers| {
-        peers.iter_mut().for_each(|peer| peer.look(now));
+        peers
+            .iter_mut()
+            .filter(|peer| numbers.contains(&peer.number))
+            .for_each(|peer| peer.look(now));
+    });
+}
+
+/// Removes each peer of which all processes have died, unless it is `in_use`.
+pub(crate) fn forget_dead(in_use: impl Fn(Process) -> bool) {
+    PEERS.with(|peers| {
         peers.retain(|peer| !matches!(peer.life, Life::AllDied(_)) || in_use(peer.process));
     });
+}
+
+/// Peers that have died, with their states at the last check.
+pub(crate) type Dead = SmallVec<[(Process, Life); 4]>;
+
+/// Returns the peers that the last check has found dead.
+pub(crate) fn dead() -> Dead {
+    PEERS.with(|peers| {
+        let dead = peers.iter().filter(|peer| peer.life != Life::Alive);
+        dead.map(|peer| (peer.process, peer.life)).collect()
+    })
 }
 
 /// Returns the state of the peer `process` at the last check.
@@ -243,7 +274,7 @@ mod tests {
         let notices = [call::pidfd_of_self().unwrap(), read].map(Fd::adopt);
         keep(Process { pid: 1, nonce: 1 }, notices.into());
         let instances = [1, 2].map(|number| (Fd::adopt(poll::epoll_create().unwrap()), number));
-        instances.iter().for_each(|(instance, number)| watch(instance.raw(), *number, 7));
+        instances.iter().for_each(|(instance, number)| watch(instance.raw(), *number, |_| 7));
         drop(Fd::adopt(write));
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
         for (instance, _) in &instances {

@@ -21,6 +21,7 @@ use crate::{epoll, family, handler, keepalive, kept, kernel_sockets};
 use crate::{linger, meeting, pair, peers, sets, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use smallvec::SmallVec;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::User;
 use sovia_sys::{call, clock, poll, process};
@@ -34,7 +35,7 @@ per_engine! {
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 /// Epoll token of the connection to the agent that watches packet filters. Other tokens name kernel sockets.
-const FILTERS: u64 = deaths::DEATH - 1;
+const FILTERS: u64 = kernel_sockets::DOOR - 1;
 
 /// Interval in nanoseconds between two checks if the program's threads have all ended.
 const ALONE_NS: u64 = 20_000_000;
@@ -284,10 +285,12 @@ impl Rounds {
             return After::Another;
         }
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
-        let death = events[..n].iter().any(|event| event.u64 == deaths::DEATH);
+        let died: SmallVec<[u32; 8]> =
+            events[..n].iter().filter_map(|event| deaths::peer_of(event.u64)).collect();
+        peers::look_at(&died);
         // Check for dead peers only if a peer may have died. The check costs system calls for each peer, and most
         // connections end while their peers live.
-        if death || n == 0 || ends && peers::any_has_died() {
+        if !died.is_empty() || n == 0 || ends && peers::any_has_died() {
             collect_pairs();
         }
         if ends || n == 0 {
@@ -297,16 +300,16 @@ impl Rounds {
             let token = { event.u64 };
             match token {
                 kernel_sockets::DOOR => answer_ring(),
-                deaths::DEATH => {}
                 FILTERS => kept::receive(),
+                _ if deaths::peer_of(token).is_some() => {}
                 _ if bells::heard(token) => answer_ring(),
                 _ => kernel_socket_event(token, event.events),
             }
         }
-        if death {
-            deaths::look_around();
-        } else {
+        if died.is_empty() {
             deaths::go_on();
+        } else {
+            deaths::look_at_connections();
         }
         let now = clock::now_ns();
         let due = self.audit.is_some_and(|at| at <= now);

@@ -3,6 +3,7 @@
 
 use super::table::{CHANGE, TABLE, TOP};
 use super::{OF_ONE_USER, OUT, Pair, lent};
+use crate::peers;
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::hazard;
@@ -57,21 +58,23 @@ pub(crate) fn make_room(forget: impl Fn(*const Pair)) {
     // From [`OF_ONE_USER`] pairs on, [`super::add`] may refuse a pair, so collect at each call.
     let is_full = TOP.load(Ordering::Acquire) as usize >= OF_ONE_USER;
     if is_full || ROOM.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).is_err() {
+        peers::look();
         let _ = collect(forget);
     }
 }
 
-/// Takes pairs of dead peers out of the table, unless a connection is on such a pair or has requested a VI of the
+/// Takes pairs of peers that the last check has found dead out of the table, unless a connection is on such a pair or has requested a VI of the
 /// pair. Unmaps those pairs that no thread uses. Calls `forget` with each pair that is taken out. Returns true if
 /// connections still have requests to a dead peer.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) -> bool {
     let (mut out, mut left, mut are_asked) = (Vec::new(), 0, false);
+    let dead = peers::dead();
     let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         // SAFETY: the pointer is null or from `Arc::into_raw`. The table's reference is dropped only under `CHANGE`,
         // which this thread holds.
         let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
-        let is_there = pair.peer_is_there();
+        let is_there = pair.peer_is_among_the_living(&dead);
         if !is_there {
             pair.reclaim_all();
         }

@@ -35,7 +35,7 @@ pub use via_shm::segment::SideIndex;
 
 use crate::config;
 use crate::message::{Link, Process};
-use crate::peers::{self, Life};
+use crate::peers::{self, Dead, Life};
 use crate::per_engine::per_engine;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -269,6 +269,21 @@ impl Pair {
                 // alive, until the last connection that waits for an answer leaves the pair.
                 Some(_) => true,
             }
+    }
+
+    /// Returns true if the peer has not left the pair, and is not among the `dead`. Asks the kernel if no descriptor
+    /// reports the peer's death yet.
+    fn peer_is_among_the_living(&self, dead: &Dead) -> bool {
+        let has_died = |&(process, life): &(Process, Life)| {
+            process == self.peer && (self.other_user.is_none() || matches!(life, Life::AllDied(_)))
+        };
+        match self.has_doors() {
+            true => {
+                self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
+                    && !dead.iter().any(has_died)
+            }
+            false => self.peer_is_there(),
+        }
     }
 
     /// Returns true if this process offers a pair that it has made, and the peer has not answered yet.

@@ -9,8 +9,14 @@ use crate::{family, kernel_sockets, meeting, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::clock;
 
-/// Epoll token of descriptors that report a peer's death. Other tokens name kernel sockets and the doorbell.
-pub(super) const DEATH: u64 = u64::MAX - 1;
+/// Highest 32 bits of the epoll token of descriptors that report a peer's death. The lowest 32 bits are the peer's
+/// number. Other tokens name kernel sockets and the doorbell.
+const DEATH: u64 = u32::MAX as u64 - 1;
+
+/// Returns the number of the peer that has died, if an event with this epoll token reports a death.
+pub(super) fn peer_of(token: u64) -> Option<u32> {
+    (token >> 32 == DEATH).then_some(token as u32)
+}
 
 /// Interval in nanoseconds between checks of a dead peer's sockets. A process that dies closes its descriptors one
 /// after the other. So a socket may still be open after the process has left the segment. The events of this socket
@@ -32,7 +38,7 @@ pub(super) fn pause() -> Option<u64> {
 /// Checks the connections of dead peers again, if sockets of such peers were open.
 pub(super) fn go_on() {
     if CLOSING.load(Ordering::Relaxed) {
-        look_around();
+        look_at_connections();
     }
 }
 
@@ -40,22 +46,32 @@ pub(super) fn go_on() {
 pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     let added = peers::added();
     if seen.replace(added) != Some(added) {
-        peers::watch(epoll, kernel_sockets::instance(), DEATH);
+        peers::watch(epoll, kernel_sockets::instance(), |number| DEATH << 32 | u64::from(number));
     }
 }
 
-/// Checks which peers have died, and checks the connections with these peers. If forked relatives of a dead peer
-/// hold a connection, the connection ends only with the last of them.
+/// Checks which peers have died, and checks the connections with these peers.
 pub(super) fn look_around() {
-    let now = clock::now_ns();
-    peers::look(now, |process| {
+    peers::look();
+    look_at_connections();
+}
+
+/// Checks the connections with peers that have died. If forked relatives of a dead peer hold a connection, the connection
+/// ends only with the last of them.
+pub(super) fn look_at_connections() {
+    peers::forget_dead(|process| {
         let mut found = false;
         pair::each(|_, pair| found |= pair.peer == process);
         found
     });
+    let (dead, now) = (peers::dead(), clock::now_ns());
     let mut closing = false;
-    if peers::any_has_died() {
-        pair::each(|_, pair| closing |= look_at_pair(pair, now));
+    if !dead.is_empty() {
+        pair::each(|_, pair| {
+            if let Some(&(_, life)) = dead.iter().find(|(process, _)| *process == pair.peer) {
+                closing |= look_at_pair(pair, life, now);
+            }
+        });
     }
     CLOSING.store(closing, Ordering::Relaxed);
 }
@@ -69,8 +85,8 @@ pub(super) fn look_again() {
 
 /// Records which connections of the pair have lost their peer. Returns true if a dead peer's sockets are still
 /// open.
-fn look_at_pair(pair: &Pair, now: u64) -> bool {
-    let (closing, closed) = match peers::life(pair.peer) {
+fn look_at_pair(pair: &Pair, life: Life, now: u64) -> bool {
+    let (closing, closed) = match life {
         Life::Alive => return false,
         Life::ProcessDied => (false, false),
         Life::AllDied(since) => (true, now.saturating_sub(since) >= CLOSED_NS),
