@@ -59,6 +59,7 @@ fn walks_that_once_differed() {
         // A relay for a peer that had died in good order refused the first send.
         "12; A write 1; A kill; B child spawn kernel poll 112; B await 48; B close",
         // A reset after the program's own shutdown was reported twice.
+        "4; A write 112; A fork; B read 8; A2 write 49; A2 shutdown 1; B exit; A2 read 1000",
         "8; B write 112; A write 112; A shutdown 2; A fork; A error; B close; A write 7; A2 write 1000",
         // A forked child that only sent did not learn of its peer's death.
         "5; A fork; A kill; B kill; A2 write 112",

@@ -21,6 +21,14 @@ use sovia_sys::{call, poll};
 /// Flags for a possible close or death of the peer, which no thread has examined yet.
 const NEWS: u32 = flag::KERNEL_SOCKET | flag::DEAD;
 
+/// Records that a receive has got the connection's error from the kernel, which reports an error only once. For a
+/// connection between hosts, a NIC reports the end.
+pub(super) fn end_by_error(conn: &Conn) {
+    if !conn.has(flag::REFLECTED) {
+        conn.set(flag::ENDED | flag::PEER_GONE);
+    }
+}
+
 /// Returns true if the peer has died, or has reset the connection. Returns false for a peer that has only closed
 /// its sending half.
 #[inline]

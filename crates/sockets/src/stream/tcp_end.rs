@@ -69,7 +69,12 @@ pub(super) fn tcp_gave_nothing(
             ending::has_gone(guard, fd);
             ending::receive_error(conn).map_or(Got::End, Got::Failed)
         }
-        (_, Err(e)) => Got::Failed(errno(e)),
+        (_, Err(e)) => {
+            if is_of_connection(e) {
+                ending::end_by_error(conn);
+            }
+            Got::Failed(errno(e))
+        }
     })
 }
 

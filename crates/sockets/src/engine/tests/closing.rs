@@ -26,6 +26,8 @@ cases! {
         on_tcp granted switched entered revoked left draining back_on_tcp;
     a_reset_after_the_own_half_close_is_reported_once at
         on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_reset_that_a_receive_has_reported_is_not_reported_to_a_send at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 fn bytes_before_a_half_close_arrive_and_the_other_half_goes_on(link: Link) {
@@ -135,6 +137,18 @@ fn a_reset_after_the_own_half_close_is_reported_once(link: Link) {
     assert_eq!(until(&[&a], || a.write(b"too late").err()), libc::ECONNRESET);
     assert_eq!(a.error(), 0);
     assert_eq!(a.write(b"too late"), Err(libc::EPIPE));
+    ends(&[&a], &a);
+}
+
+fn a_reset_that_a_receive_has_reported_is_not_reported_to_a_send(link: Link) {
+    link.send(b"unread");
+    link.a.finish();
+    link.becomes(|| link.b.unread() == link.unread.len() + 6);
+    let Link { a, b, .. } = link;
+    b.close();
+    assert_eq!(next(&[&a], &a), Err(libc::ECONNRESET));
+    assert_eq!(a.write(b"too late"), Err(libc::EPIPE));
+    assert_eq!(a.error(), 0);
     ends(&[&a], &a);
 }
 
