@@ -199,7 +199,7 @@ pub(crate) fn look_at(numbers: &[u32]) {
     });
 }
 
-/// Removes each peer of which all processes have died, unless it is `in_use`.
+/// Removes each peer whose processes have all died, unless the peer is `in_use`.
 pub(crate) fn forget_dead(in_use: impl Fn(Process) -> bool) {
     PEERS.with(|peers| {
         peers.retain(|peer| !matches!(peer.life, Life::AllDied(_)) || in_use(peer.process));

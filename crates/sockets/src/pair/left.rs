@@ -63,9 +63,9 @@ pub(crate) fn make_room(forget: impl Fn(*const Pair)) {
     }
 }
 
-/// Takes pairs of peers that the last check has found dead out of the table, unless a connection is on such a pair or has requested a VI of the
-/// pair. Unmaps those pairs that no thread uses. Calls `forget` with each pair that is taken out. Returns true if
-/// connections still have requests to a dead peer.
+/// Takes pairs of dead peers out of the table, unless a connection is on such a pair or has requested a VI of the
+/// pair. A peer is dead if the last check has found so. Unmaps those pairs that no thread uses. Calls `forget` with
+/// each pair that is taken out. Returns true if connections still have requests to a dead peer.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) -> bool {
     let (mut out, mut left, mut are_asked) = (Vec::new(), 0, false);
     let dead = peers::dead();
