@@ -41,6 +41,10 @@ fn a_program_of_one_thread_stays_one() {
     scenario.env("SOVIA_PROTOCOL", "single").run_accelerated();
 }
 
+scenarios!("waiting":
+    a_program_that_waits_after_a_fork_answers_its_peer,
+);
+
 scenarios!("exec":
     a_client_becomes_itself,
     a_server_becomes_itself,

@@ -11,6 +11,7 @@ use libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
 use sovia_signal::access::{self, Fault};
 use sovia_sockets::pollset::{self, By, OnTcp};
 use sovia_sockets::process::PLAIN;
+use sovia_sockets::wait::before_kernel_wait;
 use sovia_sockets::{Errno, table};
 
 fn ns(ts: &timespec) -> Option<u64> {
@@ -109,14 +110,20 @@ unsafe fn limit(timeout: *const timespec) -> Result<Option<u64>, Errno> {
 calls! {
     fn poll(real, fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
         poll_any(fds, count, || Ok(ms(timeout)), core::ptr::null())
-            .unwrap_or_else(|_on_tcp| real(fds, count, timeout))
+            .unwrap_or_else(|_on_tcp| {
+                before_kernel_wait();
+                real(fds, count, timeout)
+            })
     }
 
     fn ppoll(real,
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int {
         poll_any(fds, count, || limit(timeout), mask)
-            .unwrap_or_else(|_on_tcp| real(fds, count, timeout, mask))
+            .unwrap_or_else(|_on_tcp| {
+                before_kernel_wait();
+                real(fds, count, timeout, mask)
+            })
     }
 }
 

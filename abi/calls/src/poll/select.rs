@@ -8,6 +8,7 @@ use sovia_sockets::Outcome;
 use sovia_sockets::pollset::{self, By, OnTcp};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
+use sovia_sockets::wait::before_kernel_wait;
 
 calls! {
     fn select(real,
@@ -37,7 +38,10 @@ calls! {
             }
             result
         })
-        .unwrap_or_else(|_on_tcp| real(count, read, write, except, timeout))
+        .unwrap_or_else(|_on_tcp| {
+            before_kernel_wait();
+            real(count, read, write, except, timeout)
+        })
     }
 
     fn pselect(real,
@@ -45,7 +49,10 @@ calls! {
         timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int {
         select_any(count, [read, write, except], |wait| wait(limit(timeout)?, take_mask(mask)?.as_ref()))
-            .unwrap_or_else(|_on_tcp| real(count, read, write, except, timeout, mask))
+            .unwrap_or_else(|_on_tcp| {
+            before_kernel_wait();
+            real(count, read, write, except, timeout, mask)
+        })
     }
 }
 

@@ -67,10 +67,7 @@ pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
             }
         }
     }
-    (!ours).then(|| {
-        wait::before_kernel_wait();
-        on_tcp
-    })
+    (!ours).then_some(on_tcp)
 }
 
 fn attached(fd: i32) -> Option<Ref> {
