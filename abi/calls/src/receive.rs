@@ -227,6 +227,7 @@ pub unsafe fn recvfrom(
     from_len: *mut socklen_t,
 ) -> isize {
     if table::conn(fd).is_none() {
+        wait::before_kernel_wait();
         return real(fd, buf, len, how, from, from_len);
     }
     let n = recv(fd, buf, len, how);

@@ -11,6 +11,7 @@ use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::meeting::Server;
 use sovia_sockets::process::is_confined;
 use sovia_sockets::table::{self, Ref};
+use sovia_sockets::wait::before_kernel_wait;
 use sovia_sockets::{ops, options};
 use sovia_sys::call;
 
@@ -122,6 +123,7 @@ calls! {
     }
 
     fn accept(real, fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        before_kernel_wait();
         let new = created(real(fd, address, len));
         if new >= 0 {
             record_accepted(new, fd);
@@ -130,6 +132,7 @@ calls! {
     }
 
     fn accept4(real, fd: c_int, address: *mut sockaddr, len: *mut socklen_t, how: c_int) -> c_int {
+        before_kernel_wait();
         let new = created(real(fd, address, len, how));
         if new >= 0 {
             record_accepted(new, fd);

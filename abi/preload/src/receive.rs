@@ -6,6 +6,7 @@ use sovia_calls as calls;
 use sovia_calls::descriptors::received;
 use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::table;
+use sovia_sockets::wait::before_kernel_wait;
 
 /// Records the descriptors that have arrived with a message on `channel`. After a receive with MSG_PEEK, another
 /// process may receive the same descriptors from the channel. Then this function records -1, an unknown channel.
@@ -44,6 +45,7 @@ hooks! {
 
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> isize {
         if table::conn(fd).is_none() || len > size {
+            before_kernel_wait();
             return real!()(fd, buf, len, size);
         }
         read(fd, buf, len)
@@ -55,6 +57,7 @@ hooks! {
 
     fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t, how: c_int) -> isize {
         if table::conn(fd).is_none() || len > size {
+            before_kernel_wait();
             return real!()(fd, buf, len, size, how);
         }
         recv(fd, buf, len, how)
@@ -73,6 +76,7 @@ hooks! {
         from: *mut sockaddr, from_len: *mut socklen_t,
     ) -> isize {
         if table::conn(fd).is_none() || len > size {
+            before_kernel_wait();
             return real!()(fd, buf, len, size, how, from, from_len);
         }
         recvfrom(fd, buf, len, how, from, from_len)

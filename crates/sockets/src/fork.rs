@@ -6,6 +6,7 @@
 //! library detects the child ([`crate::process`]).
 
 use crate::conn::unnamed;
+use crate::process::{errno, set_errno};
 use crate::{
     closer, credentials, exec, family, filters, handler, kept, kernel_sockets, linger, meeting,
     members, memory, ops, other_families, pair, peers, pollset, process, progress, reactor, sets,
@@ -13,16 +14,6 @@ use crate::{
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
-
-fn errno() -> i32 {
-    // SAFETY: glibc returns a valid pointer to this thread's errno.
-    unsafe { *libc::__errno_location() }
-}
-
-fn set_errno(e: i32) {
-    // SAFETY: glibc returns a valid pointer to this thread's errno, which only this thread accesses.
-    unsafe { *libc::__errno_location() = e };
-}
 
 /// The program's `errno` before the fork in progress.
 static ERRNO: AtomicI32 = AtomicI32::new(0);

@@ -23,6 +23,8 @@ per_engine! {
     /// Set while the epoll instance stays open for the next progress thread. The instance contains all kernel
     /// sockets.
     static KEPT: AtomicBool = AtomicBool::new(false);
+    /// Set while this process lacks its progress thread because of a fork. Cleared in the child.
+    static ENDED_FOR_FORK: AtomicBool = AtomicBool::new(false);
     /// Function that the progress thread runs.
     static MAIN: OnceLock<thread::Main> = OnceLock::new();
     /// Time of the next attempt to start the progress thread, after an attempt has failed.
@@ -98,6 +100,11 @@ pub(crate) fn keeps_instance() -> bool {
     KEPT.load(Ordering::Acquire)
 }
 
+/// Records that the progress thread has ended for a fork.
+pub(crate) fn ended_for_fork() {
+    ENDED_FOR_FORK.store(true, Ordering::Relaxed);
+}
+
 /// Cancels [`keep_instance`], if the progress thread continues.
 pub(crate) fn keep_no_instance() {
     KEPT.store(false, Ordering::Release);
@@ -106,6 +113,7 @@ pub(crate) fn keep_no_instance() {
 /// Resets the state in a forked child. A kept epoll instance belongs to the parent.
 pub(crate) fn forked() {
     KEPT.store(false, Ordering::Relaxed);
+    ENDED_FOR_FORK.store(false, Ordering::Relaxed);
     LOOKS.store(false, Ordering::Relaxed);
     NEW.iter().for_each(|place| place.store(0, Ordering::Relaxed));
 }
@@ -160,6 +168,33 @@ pub(crate) fn ensure_for_a_look() -> bool {
     is_missing() && !chain::is_in_handler() && restart()
 }
 
+/// Prepares for a call that may block in the kernel, and that waits for no VI. If a fork has ended the progress thread,
+/// starts the thread again, because peers may need this process during the call.
+#[inline]
+pub(crate) fn before_kernel_wait() {
+    if ENDED_FOR_FORK.load(Ordering::Relaxed) {
+        start_after_fork();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn start_after_fork() {
+    // A child of `vfork` would take the thread with it. A program under seccomp may make no further system calls.
+    let may_start = !process::is_elsewhere()
+        && !process::is_borrowed()
+        && !process::is_confined()
+        && !chain::is_in_handler()
+        && !section::is_inside();
+    if may_start {
+        // Do not try again before the next fork. The next call on a connection does.
+        ENDED_FOR_FORK.store(false, Ordering::Relaxed);
+        let before = process::errno();
+        let _ = start_missing();
+        process::set_errno(before);
+    }
+}
+
 /// Epoll instance of a progress thread that has just been started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instance {
@@ -169,9 +204,8 @@ enum Instance {
     Kept,
 }
 
-/// Starts the progress thread, and makes it watch all connections. The next call on each connection asks the kernel, as
-/// no thread has watched the kernel sockets for a while. If the start fails, the calling thread does a round of the
-/// progress thread's work. Returns true if this call has started the thread.
+/// Starts the progress thread if it is missing. If the start fails, the calling thread does a round of the progress
+/// thread's work. Returns true if this call has started the thread.
 #[cold]
 pub(crate) fn restart() -> bool {
     /// Nanoseconds between two attempts to start the progress thread.
@@ -182,14 +216,34 @@ pub(crate) fn restart() -> bool {
         return false;
     }
     let now = clock::now_ns();
-    let mut started = None;
     let is_due = now >= RETRY_AT.load(Ordering::Relaxed);
-    let is_here = is_due
-        && THREAD.ensure(|| {
-            started = spawn();
-            started.is_some()
-        });
+    let (is_here, is_new) = if is_due { start_missing() } else { (false, false) };
+    if is_here || chain::is_in_handler() {
+        return is_new;
+    }
+    if is_due {
+        RETRY_AT.store(now + RETRY_NS, Ordering::Relaxed);
+    }
+    // Do no round in a critical section, because a round takes locks. A later call does the round.
+    if let Some(round) = BY_CALLER.get()
+        && !section::is_inside()
+    {
+        round();
+    }
+    false
+}
+
+/// Starts the progress thread if it is missing, and makes it watch all connections. The next call on each connection
+/// asks the kernel, as no thread has watched the kernel sockets for a while. Returns two values: whether there is a
+/// progress thread now, and whether this call has started it.
+fn start_missing() -> (bool, bool) {
+    let mut started = None;
+    let is_here = THREAD.ensure(|| {
+        started = spawn();
+        started.is_some()
+    });
     if let Some(instance) = started {
+        ENDED_FOR_FORK.store(false, Ordering::Relaxed);
         table::for_each_conn(|fd, at| {
             if at.conn.phase() != Phase::Attached {
                 return;
@@ -203,19 +257,7 @@ pub(crate) fn restart() -> bool {
             at.conn.set(flag::KERNEL_SOCKET);
         });
     }
-    if is_here || chain::is_in_handler() {
-        return started.is_some();
-    }
-    if is_due {
-        RETRY_AT.store(now + RETRY_NS, Ordering::Relaxed);
-    }
-    // Do no round in a critical section, because a round takes locks. A later call does the round.
-    if let Some(round) = BY_CALLER.get()
-        && !section::is_inside()
-    {
-        round();
-    }
-    false
+    (is_here, started.is_some())
 }
 
 /// Starts the progress thread. Returns `None` if no thread can be started.

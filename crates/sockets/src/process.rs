@@ -220,3 +220,15 @@ pub(crate) fn start() {
 pub fn exit(status: i32) -> ! {
     call::exit_with(status)
 }
+
+/// Returns the calling thread's `errno`.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: glibc returns a valid pointer to this thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Stores the calling thread's `errno`.
+pub(crate) fn set_errno(e: i32) {
+    // SAFETY: glibc returns a valid pointer to this thread's errno, which only this thread accesses.
+    unsafe { *libc::__errno_location() = e };
+}

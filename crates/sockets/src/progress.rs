@@ -64,6 +64,7 @@ pub(crate) fn end_for_fork() {
         if thread::stop_soon(kernel_sockets::ring) {
             thread::ended();
             thread::resume();
+            kernel_sockets::ended_for_fork();
         } else {
             kernel_sockets::keep_no_instance();
         }
@@ -288,8 +289,8 @@ impl Rounds {
         let died: SmallVec<[u32; 8]> =
             events[..n].iter().filter_map(|event| deaths::peer_of(event.u64)).collect();
         peers::look_at(&died);
-        // Check for dead peers only if a peer may have died. The check costs system calls for each peer, and most
-        // connections end while their peers live.
+        // Check for dead peers only if a peer may have died. The check looks at each pair, and most connections end
+        // while their peers live.
         if !died.is_empty() || n == 0 || ends && peers::any_has_died() {
             collect_pairs();
         }

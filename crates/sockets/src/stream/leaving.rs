@@ -46,10 +46,13 @@ pub(crate) fn answer_revoke(guard: &mut Guard<'_>) {
 /// lock, so that a search of all connections disturbs no call. The caller must check again under the lock.
 pub(crate) fn may_be_waited_for(conn: &Conn, pair: &Pair, vi: u32) -> bool {
     let word = |from, word| pair.segment.direction(vi, from).path.load(word);
-    conn.has(flag::REFLECTED)
-        || conn.tx() == Tx::Back
-        || word(pair.side ^ 1, word::ASKED) != 0
-        || Grant::from_word(word(pair.side, word::GRANT)) == Grant::Revoked
+    let may_be = || {
+        conn.has(flag::REFLECTED)
+            || conn.tx() == Tx::Back
+            || word(pair.side ^ 1, word::ASKED) != 0
+            || Grant::from_word(word(pair.side, word::GRANT)) == Grant::Revoked
+    };
+    conn.is_attached() && !conn.has(flag::CORRUPT) && may_be()
 }
 
 /// Returns true if the peer's receiver waits for a step of this end. Either the receiver has revoked the VI and

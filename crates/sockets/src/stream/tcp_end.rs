@@ -70,7 +70,7 @@ pub(super) fn tcp_gave_nothing(
             ending::receive_error(conn).map_or(Got::End, Got::Failed)
         }
         (_, Err(e)) => {
-            if is_of_connection(e) {
+            if is_of_connection(e) && kernel_socket_has_ended(fd) {
                 ending::end_by_error(conn);
             }
             Got::Failed(errno(e))

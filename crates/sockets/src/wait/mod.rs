@@ -291,11 +291,11 @@ fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
     }
 }
 
-/// Prepares for a call that may block in the kernel, and that waits for no VI. Starts the progress thread if a fork has
-/// ended it. Peers may need this process during the call.
+/// Prepares for a call that may block in the kernel, and that waits for no VI. If a fork has ended the progress thread,
+/// starts the thread again, because peers may need this process during the call.
 #[inline]
 pub fn before_kernel_wait() {
-    kernel_sockets::ensure_for_a_look();
+    kernel_sockets::before_kernel_wait();
 }
 
 /// Returns the time of the monotonic clock in nanoseconds.
