@@ -117,6 +117,27 @@ static void filtered_server(struct peer *p) {
     answers(p);
 }
 
+// After a fork, which ends the library's thread, and after the filter, which forbids to start another one.
+static void waits_elsewhere(struct peer *p) {
+    struct list list;
+    struct timespec moment = {.tv_nsec = 1000000};
+    char byte;
+    int pipes[2];
+    ALLOW(&list, SYS_read, SYS_write, SYS_close, SYS_nanosleep, SYS_clock_nanosleep, SYS_wait4);
+    MUST(pipe(pipes));
+    MUST(write(pipes[1], "x", 1));
+    pid_t child = MUST(fork());
+    if (child == 0)
+        _exit(0);
+    confine(&list);
+    CALL(read(pipes[0], &byte, 1));
+    CALL(nanosleep(&moment, NULL));
+    CALL(waitpid(child, NULL, 0) == child);
+    converse(p->fd, ROUNDS);
+    CALL(read(pipes[0], &byte, 0));
+    CALL(close(p->fd));
+}
+
 static void strict(struct peer *p) {
     before();
     CALL(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT));
@@ -431,6 +452,7 @@ static const struct scenario scenarios[] = {
     {"a_client_under_an_allow_list", answers, filtered},
     {"a_server_under_an_allow_list", filtered_server, filtered},
     {"strict_mode", answers, strict},
+    {"waits_for_something_else", answers, waits_elsewhere},
     {"seccomp_by_its_number", answers, by_its_number},
     {"bytes_that_are_unread", answers, unread},
     {"every_thread_at_once", all_threads, asks_all_threads},

@@ -6,6 +6,7 @@ scenarios!("confined":
     a_client_under_an_allow_list,
     a_server_under_an_allow_list,
     strict_mode,
+    waits_for_something_else,
     seccomp_by_its_number,
     bytes_that_are_unread,
     every_thread_at_once,

@@ -20,7 +20,7 @@ use crate::table::Ref;
 use crate::{epoll, family, handler, keepalive, kept, kernel_sockets};
 use crate::{linger, meeting, pair, peers, sets, table, thread};
 use core::mem::replace;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use smallvec::SmallVec;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::User;
@@ -61,6 +61,13 @@ pub(crate) fn end_for_fork() {
     // would lack its progress thread and no call would notice.
     process::without_signals(|| {
         kernel_sockets::keep_instance();
+        // SYNC: pairs with the fence in `thread::ended`. Either the progress thread, which may be ending by itself, finds
+        // that it must keep its instance, or this thread finds that there is no progress thread any more.
+        fence(Ordering::SeqCst);
+        if !kernel_sockets::is_here() {
+            kernel_sockets::keep_no_instance();
+            return;
+        }
         if thread::stop_soon(kernel_sockets::ring) {
             thread::ended();
             thread::resume();
