@@ -61,8 +61,8 @@ pub(crate) fn end_for_fork() {
     // would lack its progress thread and no call would notice.
     process::without_signals(|| {
         kernel_sockets::keep_instance();
-        // SYNC: pairs with the fence in `thread::ended`. Either the progress thread, which may be ending by itself, finds
-        // that it must keep its instance, or this thread finds that there is no progress thread any more.
+        // SYNC: pairs with the fence in `thread::ended`. The progress thread may be ending by itself. Either it finds
+        // that it must keep its instance, or this thread finds no progress thread.
         fence(Ordering::SeqCst);
         if !kernel_sockets::is_here() {
             kernel_sockets::keep_no_instance();

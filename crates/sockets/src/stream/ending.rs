@@ -44,12 +44,6 @@ pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
     has_gone(guard, fd)
 }
 
-/// Like [`has_gone`], before a call of the kernel that may take the socket's error. After a shutdown by the program,
-/// only this error shows that the peer has reset the connection. So this function always asks the kernel then.
-pub(super) fn has_gone_before_kernel(guard: &mut Guard<'_>, fd: i32) -> bool {
-    if guard.conn.has(flag::SHUT_WR) { has_gone_by_now(guard, fd) } else { has_gone(guard, fd) }
-}
-
 #[cold]
 fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
@@ -228,9 +222,10 @@ pub(crate) fn take_epipe(guard: &Guard<'_>) {
 }
 
 /// Returns and removes the stored error, for `SO_ERROR` on an attached connection. Does not return errors that the
-/// kernel has stored on the socket.
+/// kernel has stored on the socket: the caller then takes such an error from the kernel.
 pub(crate) fn socket_error(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
-    has_gone_before_kernel(guard, fd);
+    // Look first. Without the error, the socket does not show that the peer has reset the connection.
+    has_gone_by_now(guard, fd);
     guard.conn.take_error()
 }
 

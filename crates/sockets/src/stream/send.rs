@@ -182,7 +182,13 @@ pub fn shut(guard: &mut Guard<'_>) {
 /// Finds out whether the peer has gone. Returns the error that the send must return, if there is one.
 #[cold]
 fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
-    ending::has_gone_before_kernel(guard, fd);
+    if guard.conn.has(flag::SHUT_WR) {
+        // The kernel does the send, and may take the socket's error. Without the error, the socket does not show that
+        // the peer has reset the connection.
+        ending::has_gone_by_now(guard, fd);
+    } else {
+        ending::has_gone(guard, fd);
+    }
     ending::send_error(guard.conn)
 }
 

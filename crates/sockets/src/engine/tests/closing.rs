@@ -26,6 +26,8 @@ cases! {
         on_tcp granted switched entered revoked left draining back_on_tcp;
     a_reset_after_the_own_half_close_is_reported_once at
         on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_reset_that_so_error_has_reported_shows_in_poll at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_reset_that_a_receive_has_reported_is_not_reported_to_a_send at
         on_tcp granted switched entered revoked left draining back_on_tcp;
 }
@@ -138,6 +140,19 @@ fn a_reset_after_the_own_half_close_is_reported_once(link: Link) {
     assert_eq!(a.error(), 0);
     assert_eq!(a.write(b"too late"), Err(libc::EPIPE));
     ends(&[&a], &a);
+}
+
+fn a_reset_that_so_error_has_reported_shows_in_poll(link: Link) {
+    const ENDS: i16 = libc::POLLHUP | libc::POLLRDHUP;
+    link.send(b"unread");
+    link.becomes(|| link.b.unread() == link.unread.len() + 6);
+    let Link { a, b, .. } = link;
+    b.close();
+    // No round of the progress thread comes before the program's call.
+    assert_eq!(until(&[], || Some(a.error()).filter(|&error| error != 0)), libc::ECONNRESET);
+    assert_eq!(a.poll(libc::POLLIN | libc::POLLRDHUP) & ENDS, ENDS);
+    assert_eq!(a.read(10), Ok(Vec::new()));
+    assert_eq!(a.write(b"too late"), Err(libc::EPIPE));
 }
 
 fn a_reset_that_a_receive_has_reported_is_not_reported_to_a_send(link: Link) {
