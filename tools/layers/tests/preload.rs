@@ -19,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
         "signals",
         "sockets",
         "tables",
+        "waiting",
     ],
     // Hooks that call others.
     &["children", "objects", "read_only"],
