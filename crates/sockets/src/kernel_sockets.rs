@@ -131,13 +131,13 @@ pub(crate) fn start() -> bool {
     THREAD.ensure(|| spawn().is_some())
 }
 
-/// Returns true in a forked child that has no progress thread yet, although its parent had one. Makes no system
-/// call, because it is called often.
+/// Returns true if this process has no progress thread, although it or its parent has had one. Makes no system call,
+/// because it is called often.
 fn is_missing() -> bool {
     THREAD.is_missing()
 }
 
-/// Starts a missing progress thread in a forked child. Call it before a sleep that relies on events of kernel
+/// Starts a missing progress thread. Call it before a sleep that relies on events of kernel
 /// sockets.
 #[inline]
 pub(crate) fn ensure() {

@@ -12,11 +12,17 @@ use sovia_sockets::wait::{self, now_ns};
 fn followed(epfd: c_int) -> Option<u32> {
     match table::get(epfd) {
         Entry::Epoll(index) => Some(index),
-        _ => {
-            wait::before_kernel_wait();
-            None
-        }
+        _ => None,
     }
+}
+
+/// Like [`followed`], for a call that waits. Prepares for the kernel's wait if it returns `None`.
+fn waits_on(epfd: c_int) -> Option<u32> {
+    let index = followed(epfd);
+    if index.is_none() {
+        wait::before_kernel_wait();
+    }
+    index
 }
 
 /// Returns the entries of the program's array `events` up to the first one that is not writable, at most `max`
@@ -140,7 +146,7 @@ calls! {
 
     fn epoll_wait(real, epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
         let kernel = || real(epfd, events, max, timeout);
-        match followed(epfd) {
+        match waits_on(epfd) {
             Some(index) => epoll_any(index, events, max, ms(timeout), core::ptr::null(), kernel),
             None => kernel(),
         }
@@ -150,7 +156,7 @@ calls! {
         epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int {
         let kernel = || real(epfd, events, max, timeout, mask);
-        match followed(epfd) {
+        match waits_on(epfd) {
             // SAFETY: epoll_pwait's contract requires `max` entries at `events`, which the program owns.
             Some(index) => epoll_any(index, events, max, ms(timeout), mask, kernel),
             None => kernel(),
@@ -162,7 +168,7 @@ calls! {
         mask: *const sigset_t,
     ) -> c_int {
         let kernel = || real(epfd, events, max, timeout, mask);
-        let Some(index) = followed(epfd) else { return kernel() };
+        let Some(index) = waits_on(epfd) else { return kernel() };
         match limit(timeout) {
             Ok(limit) => epoll_any(index, events, max, limit, mask, kernel),
             // The kernel refuses a time-out that is out of range.

@@ -50,9 +50,9 @@ calls! {
     ) -> c_int {
         select_any(count, [read, write, except], |wait| wait(limit(timeout)?, take_mask(mask)?.as_ref()))
             .unwrap_or_else(|_on_tcp| {
-            before_kernel_wait();
-            real(count, read, write, except, timeout, mask)
-        })
+                before_kernel_wait();
+                real(count, read, write, except, timeout, mask)
+            })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ends that close one half or both, in good order.
 
 use super::harness::{
-    At, Link, NOW, PEEK, WAIT, arrives, cases, ends, link, next, pattern, send, until,
+    At, End, Link, NOW, PEEK, WAIT, arrives, cases, ends, link, next, pattern, send, until,
 };
 use crate::conn::Role;
 
@@ -129,12 +129,18 @@ fn an_answer_after_the_peers_half_close_arrives_though_the_end_is_unread(link: L
     ends(&link.ends(), &link.b);
 }
 
-fn a_reset_after_the_own_half_close_is_reported_once(link: Link) {
-    link.send(b"unread");
-    link.a.finish();
+/// Lets `b` close with bytes unread, so that the kernel resets the connection. Returns `a`.
+fn reset(link: Link) -> End {
     link.becomes(|| link.b.unread() == link.unread.len() + 6);
     let Link { a, b, .. } = link;
     b.close();
+    a
+}
+
+fn a_reset_after_the_own_half_close_is_reported_once(link: Link) {
+    link.send(b"unread");
+    link.a.finish();
+    let a = reset(link);
     // The kernel, too, reports the reset to one call, whichever comes first.
     assert_eq!(until(&[&a], || a.write(b"too late").err()), libc::ECONNRESET);
     assert_eq!(a.error(), 0);
@@ -145,9 +151,7 @@ fn a_reset_after_the_own_half_close_is_reported_once(link: Link) {
 fn a_reset_that_so_error_has_reported_shows_in_poll(link: Link) {
     const ENDS: i16 = libc::POLLHUP | libc::POLLRDHUP;
     link.send(b"unread");
-    link.becomes(|| link.b.unread() == link.unread.len() + 6);
-    let Link { a, b, .. } = link;
-    b.close();
+    let a = reset(link);
     // No round of the progress thread comes before the program's call.
     assert_eq!(until(&[], || Some(a.error()).filter(|&error| error != 0)), libc::ECONNRESET);
     assert_eq!(a.poll(libc::POLLIN | libc::POLLRDHUP) & ENDS, ENDS);
@@ -158,9 +162,7 @@ fn a_reset_that_so_error_has_reported_shows_in_poll(link: Link) {
 fn a_reset_that_a_receive_has_reported_is_not_reported_to_a_send(link: Link) {
     link.send(b"unread");
     link.a.finish();
-    link.becomes(|| link.b.unread() == link.unread.len() + 6);
-    let Link { a, b, .. } = link;
-    b.close();
+    let a = reset(link);
     assert_eq!(next(&[&a], &a), Err(libc::ECONNRESET));
     assert_eq!(a.write(b"too late"), Err(libc::EPIPE));
     assert_eq!(a.error(), 0);
