@@ -14,6 +14,7 @@ const FROM: usize = 0x3400_0000_0000;
 const END: usize = 0x5400_0000_0000;
 /// Distance between the first bytes of two places.
 const STEP: usize = 1 << 30;
+const PAGE: usize = 1 << 12;
 /// Number of places to try for one mapping. Only memory that the program has mapped at fixed addresses takes places.
 const TRIES: usize = 16;
 
@@ -25,9 +26,20 @@ pub fn is_free_in_programs(base: usize) -> bool {
     (FROM..END).contains(&base)
 }
 
-/// Returns places for a mapping of `len` bytes, in the order in which to try them.
+/// Returns addresses for a mapping of `len` bytes, in the order in which to try them.
 pub(super) fn places(len: usize) -> impl Iterator<Item = usize> {
-    core::iter::repeat_with(move || take(len)).take(TRIES)
+    core::iter::repeat_with(move || staggered(take(len), len)).take(TRIES)
+}
+
+/// Returns an address for `len` bytes in the room from `place` to the next multiple of [`STEP`].
+///
+/// A program reads the same few pages of each of its segments. If all segments began at multiples of [`STEP`], these pages
+/// would compete for one set of the TLB, and their page-table entries for one set of the cache.
+fn staggered(place: usize, len: usize) -> usize {
+    let pages = (len.next_multiple_of(STEP) - len) / PAGE + 1;
+    // Fibonacci hashing spreads consecutive numbers evenly.
+    let spread = (place / STEP).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    place + spread % pages * PAGE
 }
 
 fn take(len: usize) -> usize {
@@ -55,6 +67,7 @@ fn first() -> usize {
 mod tests {
     use super::*;
     use crate::mapping::{Mapping, sealed_memory};
+    use std::collections::HashSet;
 
     #[test]
     fn a_mapping_lies_in_the_area_and_can_be_repeated_there() {
@@ -77,9 +90,20 @@ mod tests {
 
     #[test]
     fn places_stay_in_the_area() {
-        const SEGMENT: usize = 20 << 30;
-        for place in (0..10_000).map(|_| take(SEGMENT)) {
-            assert!(place >= FROM && place + SEGMENT <= END, "{place:#x}");
+        for len in [1, PAGE, 6 << 20, STEP - 1, STEP, (20 << 30) + (40 << 20)] {
+            for place in places(len).chain(places(len)) {
+                assert!(place >= FROM && place + len <= END, "{place:#x}");
+                assert!(place.is_multiple_of(PAGE));
+            }
         }
+    }
+
+    #[test]
+    fn consecutive_places_differ_in_the_lowest_bits_of_their_page_numbers() {
+        const LEN: usize = (20 << 30) + (40 << 20);
+        let sets: HashSet<usize> = (0..128)
+            .map(|i| staggered(FROM + i * LEN.next_multiple_of(STEP), LEN) / PAGE % 128)
+            .collect();
+        assert!(sets.len() > 64, "{} sets", sets.len());
     }
 }
