@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* EMP: messages with tags between nodes, received where they belong by a NIC that knows what is awaited.
+/* EMP: messages with tags between nodes. The receiving NIC itself puts each message into its posted receive.
  * C99, C++. Link with -lsovia-emp.
  *
  *     struct emp_config config = { .place = "eth:eth0", .nodes = table, .count = 2, .key = 42 };
@@ -9,8 +9,8 @@
  *     emp_wait(emp, handle, &status, -1);
  *     emp_finish(emp);
  *
- * Each function returns 0, or what errno would be; errno itself it leaves alone. All may be called by any
- * thread. A forked child must not use its parent's stations.
+ * Each function returns 0 or an error number of errno.h, and does not change errno. Any thread may call any
+ * function. A forked child must not use its parent's stations.
  *
  * docs/develop/emp.md is the guide. */
 #ifndef EMP_H
@@ -24,80 +24,84 @@
 extern "C" {
 #endif
 
-/* A station: this node's end. */
+/* A station: this node's end of EMP. */
 struct emp;
 
-/* The NIC's thread does all of its work, and looks for it all the time: for a processor of its own. Without it
- * calls do the work, and the thread while there are none. */
+/* A thread does all of the NIC's work, and polls without pause. Give it a processor of its own. Without this
+ * flag, calls do the work, and a thread does it while no call runs. */
 #define EMP_NIC_THREAD 1u
 /* Locks all memory of this process, as the paper's programs do (mlockall). The NIC does not need it. */
 #define EMP_LOCK_MEMORY 2u
 
 struct emp_config {
-    /* Where this node is: udp:ADDRESS:PORT, eth:DEVICE or xdp:DEVICE. */
+    /* Network that carries frames: udp:ADDRESS:PORT, eth:DEVICE or xdp:DEVICE. */
     const char *place;
-    /* The nodes' addresses, in the order of their numbers: ADDRESS:PORT, or 02:00:00:00:00:01. This node's own may
-     * be among them. */
+    /* Addresses of the nodes, in the order of their numbers: ADDRESS:PORT, or 02:00:00:00:00:01. The table may
+     * contain this node's own address. */
     const char *const *nodes;
-    /* How many there are; at most 65534. */
+    /* Number of nodes, at most 65534. */
     unsigned count;
-    /* What all of them know, and nobody else is to. */
+    /* Secret that all nodes share. */
     uint64_t key;
     unsigned flags;
-    /* The processor of the NIC's thread; below 0: any. */
+    /* Processor of the NIC's thread; a negative number means any processor. */
     int processor;
-    /* Frames that are acknowledged together, up to 8; 0: the paper's 3. */
+    /* Number of frames acknowledged together, up to 8; 0 means 3, as in the paper. */
     unsigned collection;
-    /* Microseconds for which a thread looks before it sleeps; 0: 50. */
+    /* Microseconds without work after which a thread sleeps; 0 means 50. */
     unsigned spin;
 };
 
-/* What has come of a send or a receive. */
+/* Outcome of a send or a receive. */
 struct emp_status {
-    /* 0; EMSGSIZE: the message was longer than its receive; EHOSTUNREACH: the peer does not answer; ECONNRESET: the peer is
-     * another process by now; ECANCELED; ENETDOWN: the device has gone. */
+    /* 0, or an error number. EMSGSIZE: the message was longer than its receive. EHOSTUNREACH: the peer does not
+     * answer. ECONNRESET: another process has taken the peer's place. ECANCELED: emp_cancel ended the receive.
+     * ENETDOWN: the device no longer exists. */
     int error;
-    /* The node that the message was for, or that it came from. */
+    /* Node that the message was for, or that it came from. */
     uint16_t node;
-    /* Its tag. */
+    /* Tag of the message. */
     uint32_t tag;
-    /* Its bytes; with EMSGSIZE those that it would have had. */
+    /* Length of the message in bytes; with EMSGSIZE, the length that it would have had. */
     uint32_t length;
 };
 
 #define EMP_ANY_SOURCE ((uint16_t)0xffff)
 #define EMP_ANY_TAG (-1)
 
-/* Opens a station. EINVAL: the configuration; else what the kernel says of the place. */
+/* Opens a station. EINVAL: the configuration is invalid. Other errors come from the kernel. */
 int emp_init(const struct emp_config *config, struct emp **emp);
 
-/* This node's address, as the others' tables are to have it. ENOSPC: it is longer than the room. */
+/* Writes this node's address to `room`, in the form that the other nodes' tables need. ENOSPC:
+ * `room` is too small. */
 int emp_address(const struct emp *emp, char *room, size_t length);
 
-/* Posts a send of the bytes of all pieces, one behind the other, to a node. The memory must stay as it is until the
- * send has ended. EAGAIN: no descriptors are free, until others have ended and have been told; ENXIO: no such node; EMSGSIZE:
+/* Posts a send of all pieces, in their order, to a node. The memory must not change until the send has ended. EAGAIN:
+ * no descriptors are free until a call reports the end of another send or receive. ENXIO: no such node. EMSGSIZE:
  * more than 30 MB, or more than 512 pieces of 60 KB. */
 int emp_post_send(const struct emp *emp, uint16_t node, uint32_t tag,
                   const struct iovec *pieces, int count, uint32_t *handle);
 
-/* Posts a receive into all pieces, one behind the other, of a message from that node (or EMP_ANY_SOURCE) with that tag (or
- * EMP_ANY_TAG). The memory is the NIC's until the receive has ended. Messages meet receives in the order in which
- * these were posted. */
+/* Posts a receive into all pieces, in their order, of a message from `node` (or EMP_ANY_SOURCE) with `tag` (or
+ * EMP_ANY_TAG). The NIC owns the memory until the receive has ended. Messages match receives in the order in which
+ * the receives were posted. */
 int emp_post_recv(const struct emp *emp, uint16_t node, int64_t tag,
                   const struct iovec *pieces, int count, uint32_t *handle);
 
-/* Whether a send or a receive has ended: EINPROGRESS if not. It is told once; then the handle names nothing any more (EINVAL).
- * `status` may be NULL. */
+/* Returns 0 if a send or a receive has ended, and writes its outcome to `status`, which may be NULL. Returns
+ * EINPROGRESS if it has not ended. Each end is reported once. Then the handle is invalid (EINVAL). */
 int emp_test(const struct emp *emp, uint32_t handle, struct emp_status *status);
 
-/* Waits until it has ended, for so many milliseconds at most (below 0: for ever): ETIMEDOUT if it has not. */
+/* Like emp_test, but waits for the end, for at most `milliseconds` (negative: without limit), else returns
+ * ETIMEDOUT. */
 int emp_wait(const struct emp *emp, uint32_t handle, struct emp_status *status, int milliseconds);
 
-/* Gives a receive up that has met no message. It ends either way, and is to be tested. */
+/* Cancels a receive that no message has matched. Test the receive afterwards: it ends in either
+ * case. */
 int emp_cancel(const struct emp *emp, uint32_t handle);
 
-/* Closes a station. What is posted ends, and memory is the program's again. No other call may use the station, now or
- * later. */
+/* Closes a station. Posted sends and receives end, and the program owns their memory again. No other call may use the
+ * station, now or later. */
 int emp_finish(struct emp *emp);
 
 #ifdef __cplusplus

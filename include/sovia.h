@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* SOVIA's sockets: stream sockets that run over Virtual Interfaces in shared memory where both ends
- * speak Sovia and are on one host, and over TCP where not. C99, C++. Link with -lsovia.
+/* SOVIA's sockets: stream sockets that run over Virtual Interfaces in shared memory if both ends use Sovia on
+ * one host, and over TCP otherwise. C99, C++. Link with -lsovia.
  *
  *     int s = sov_socket(AF_INET, SOCK_VIA, 0);
  *     sov_connect(s, address, length);
  *     sov_send(s, "hello", 5, 0);
  *     sov_close(s);
  *
- * Each sov_ function takes the arguments of the function of libc whose name it has, does what that
- * does, and leaves the same in errno. It takes descriptors of every kind: what is no SOCK_VIA socket
- * goes to libc. The other way round it does not work: a SOCK_VIA socket is used, and closed, by sov_
- * functions only. The bytes on its VI are out of the kernel's sight.
+ * Each sov_ function takes the arguments of the libc function with the rest of its name, and does the same. It
+ * sets errno as that function does. It takes descriptors of every kind, and calls libc for those that are no
+ * SOCK_VIA sockets. The functions of libc do not work on a SOCK_VIA socket, because the kernel does not see the
+ * bytes on its VI. So use and close a SOCK_VIA socket only by sov_ functions.
  *
- * All functions may be called by any thread; those that POSIX lets a signal handler call may be
- * called there. A forked child shares its parent's sockets, as ever. Before exec, take sockets that
- * the new program is to inherit to TCP: SOV_ACCELERATE.
+ * Any thread may call any function. A signal handler may call those that POSIX lets it call. A forked child
+ * shares its parent's sockets, as usual. Before exec, use SOV_ACCELERATE to move sockets that the new program
+ * will use to TCP.
  *
  * docs/develop/sockets.md is the guide. */
 #ifndef SOVIA_H
@@ -36,9 +36,9 @@
 extern "C" {
 #endif
 
-/* A socket type beside SOCK_STREAM, which it is like in everything else; for AF_INET and AF_INET6,
- * with SOCK_NONBLOCK and SOCK_CLOEXEC if wanted. What a SOCK_VIA listener accepts is SOCK_VIA too.
- * The other end may be SOCK_VIA's, a program under `sovia run`, or an ordinary TCP socket. */
+/* Socket type that behaves like SOCK_STREAM; for AF_INET and AF_INET6, with SOCK_NONBLOCK and
+ * SOCK_CLOEXEC if wanted. A SOCK_VIA listener accepts SOCK_VIA sockets. The other end may be a
+ * SOCK_VIA socket, a program under `sovia run`, or an ordinary TCP socket. */
 #define SOCK_VIA 12
 
 int sov_socket(int domain, int type, int protocol);
@@ -56,37 +56,37 @@ int sov_getpeername(int fd, struct sockaddr *address, socklen_t *length);
  * SO_TYPE of a SOCK_VIA socket is SOCK_VIA. Beside the levels of libc there is one more: */
 #define SOL_SOVIA 0x534f56
 
-/* int, to read: 1 if the stream has a VI, 0 if it is on TCP now. Both ends look for each other after
- * some transfers (three), so a new stream begins on TCP. */
+/* int, read: 1 if the stream has a VI, 0 if it is on TCP now. A new stream begins on TCP: the two ends
+ * look for each other after three transfers. */
 #define SOV_ON_VIA 1
-/* int, to read: why the stream is on TCP for good, for sov_strreason; 0 if it is not. */
+/* int, read: why the stream is on TCP for good, for sov_strreason; 0 if it is not. */
 #define SOV_REASON 2
-/* struct sov_info, to read. */
+/* struct sov_info, read. */
 #define SOV_INFO 3
-/* int: 1 for SOCK_VIA sockets (which it makes of a SOCK_STREAM socket that is not connected). Set to
- * 0, it takes the stream to TCP for good, with every byte in its place: from then on the descriptor is
- * an ordinary one, fit for libc's calls, for exec, and for other processes. That may take as long as
- * the other end needs for its part; at most two seconds if it is stopped. */
+/* int: 1 for SOCK_VIA sockets. Setting 1 makes an unconnected SOCK_STREAM socket a SOCK_VIA socket.
+ * Setting 0 moves the stream to TCP for good, with every byte in its place. Then the descriptor is an
+ * ordinary one, for libc's calls, for exec, and for other processes. The call waits for the other end
+ * to do its part, for at most two seconds if the other end is stopped. */
 #define SOV_ACCELERATE 4
-/* Text, to set on a connected stream before it has its VI (that is, before it has moved bytes three
- * times): what it does of the papers' protocol, as in `sovia run --protocol`, such as "w=8,t=4",
- * "SOVIA_COMBINE" or "handler,copy". Then TCP_NODELAY and TCP_CORK switch combining. EINVAL for anything else, EISCONN
- * when it is too late, ENOTCONN for a socket that has no stream, or one on TCP for good. */
+/* Text, set: the variant of the papers' protocol, as in `sovia run --protocol`, such as "w=8,t=4", "SOVIA_COMBINE" or
+ * "handler,copy". Set this option on a connected stream before it has its VI, that is, before its third transfer.
+ * After that, only TCP_NODELAY and TCP_CORK have an effect: they switch combining. EINVAL: invalid text. EISCONN: too
+ * late. ENOTCONN: the socket has no stream, or is on TCP for good. */
 #define SOV_PROTOCOL 5
 
 /* Values of sov_info.state. */
-#define SOV_KERNEL 0  /* an ordinary socket, which is not SOCK_VIA's or not connected yet */
-#define SOV_MEETING 1 /* on TCP; whether it gets a VI is not decided */
+#define SOV_KERNEL 0  /* an ordinary socket: not SOCK_VIA, or not connected yet */
+#define SOV_MEETING 1 /* on TCP; the two ends may still agree on a VI */
 #define SOV_VIA 2     /* has a VI */
 #define SOV_TCP 3     /* on TCP for good: see reason */
 
 struct sov_info {
     uint32_t state;
-    uint32_t reason;         /* as SOV_REASON */
-    uint32_t sends;          /* 1 if what is sent now goes over the VI */
-    uint32_t receives;       /* 1 if what is received now comes from the VI */
-    uint64_t bytes_sent;     /* over the VI, like the following; what went over TCP before is not counted */
-    uint64_t messages_sent;  /* packets, and pieces gathered while the window was used up */
+    uint32_t reason;         /* like SOV_REASON */
+    uint32_t sends;          /* 1 if sends go over the VI now */
+    uint32_t receives;       /* 1 if receives come from the VI now */
+    uint64_t bytes_sent;     /* over the VI, like the next two fields; bytes sent over TCP are not counted */
+    uint64_t messages_sent;  /* packets, and parts coalesced while the window was used up */
     uint64_t bytes_received;
 };
 
@@ -98,9 +98,9 @@ const char *sov_strreason(int reason);
 
 /* --- bytes
  *
- * Flags that are carried on a VI: MSG_PEEK, MSG_WAITALL, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE. A call
- * with any other, ancillary data, or sov_splice, takes the stream to TCP first. sov_mmsg functions need
- * _GNU_SOURCE. */
+ * The VI carries these flags: MSG_PEEK, MSG_WAITALL, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE. A call with
+ * any other flag or with ancillary data, and sov_splice, moves the stream to TCP first. The sov_mmsg
+ * functions need _GNU_SOURCE. */
 ssize_t sov_read(int fd, void *buffer, size_t length);
 ssize_t sov_readv(int fd, const struct iovec *parts, int count);
 ssize_t sov_recv(int fd, void *buffer, size_t length, int flags);
@@ -123,47 +123,48 @@ ssize_t sov_splice(int from, int64_t *from_offset, int to, int64_t *to_offset, s
 
 /* --- without copying
  *
- * To send, ask for a buffer, write the message into it, and commit it. To receive, borrow what has
- * arrived where it lies, and return it. On a VI both are places in memory that the two ends share; on
- * TCP, or while the other end is far behind, they are ordinary memory, and the bytes are copied: the
- * same calls do the same. Other calls on the stream go on meanwhile, each in its turn: a lent buffer's
- * bytes are sent when it is committed, borrowed ones have been received. Prompt returns keep places
- * in good supply: one place of each kind for each stream is in shared memory at a time.
+ * To send, ask for a buffer, write the message into it, and commit it. To receive, borrow the bytes
+ * that have arrived, and return the buffer. On a VI, both buffers are in memory that the two ends
+ * share. On TCP, or while the other end is far behind, the same calls use ordinary memory, and copy
+ * the bytes. Meanwhile, other calls on the stream work in their turn: commits send the bytes of lent
+ * buffers, and borrowed bytes count as received. Return buffers soon, because each stream has one
+ * buffer of each kind in shared memory at a time.
  *
- * Every buffer is to be returned, or committed to its end, even after its stream has been closed. Not
- * to a forked child's account: there, the parent's buffers are no buffers. A pointer that is not out
- * (returned already, never lent) is refused with EINVAL. */
+ * Return or commit every buffer, even after its stream has been closed. A forked child does not: it
+ * has none of its parent's buffers. Passing any other pointer (already returned, or never lent) fails
+ * with EINVAL. */
 
-/* Bytes that a buffer may have. */
+/* Length of the largest buffer in bytes. */
 #define SOV_LEND_MAX 65536
 
-/* A buffer to write `length` (1 to SOV_LEND_MAX) bytes into; NULL and EINVAL, EMSGSIZE, or ENOBUFS if
- * thousands are out. */
+/* Returns a buffer for `length` (1 to SOV_LEND_MAX) bytes to send. On failure, returns NULL with
+ * EINVAL, EMSGSIZE, or ENOBUFS if the program has thousands of buffers. */
 void *sov_lend(int fd, size_t length);
-/* Sends the first `length` bytes of a lent buffer and takes it back; `length` is returned. Flags:
- * MSG_DONTWAIT, MSG_NOSIGNAL. If a non-blocking stream has no room for all, the answer is EAGAIN, and
- * the buffer stays lent: make the same call again. EINTR likewise. After any other error of send
- * the buffer has been taken back. EBADF: the buffer was lent by another stream. EINVAL: not a buffer
- * that is out, or not so long. */
+/* Sends the first `length` bytes of a lent buffer, takes the buffer back, and returns `length`.
+ * Flags: MSG_DONTWAIT, MSG_NOSIGNAL. If a non-blocking stream has no room for all bytes, the call
+ * fails with EAGAIN and the buffer stays lent: repeat the call. EINTR does the same. Any other error
+ * of send takes the buffer back. EBADF: another stream lent the buffer. EINVAL: not a lent buffer, or
+ * shorter than `length`. */
 ssize_t sov_commit(int fd, void *buffer, size_t length, int flags);
-/* Waits for bytes as sov_recv does and points `buffer` to them; how many, at most SOV_LEND_MAX. At
- * the end of the stream 0, and nothing to be returned. Flags: MSG_DONTWAIT. */
+/* Waits for bytes as sov_recv does, points `buffer` to them, and returns their number, at most
+ * SOV_LEND_MAX. At the end of the stream it returns 0, and there is no buffer to return. Flags:
+ * MSG_DONTWAIT. */
 ssize_t sov_borrow(int fd, const void **buffer, int flags);
-/* Gives a buffer back, borrowed or lent; what was not committed is not sent. */
+/* Returns a borrowed or lent buffer. Bytes that were not committed are not sent. */
 int sov_return(const void *buffer);
-/* 1 if a buffer lies in shared memory, 0 if its bytes are copied. */
+/* Returns 1 if a buffer is in shared memory, 0 if its bytes are copied. */
 int sov_in_place(const void *buffer);
 
 /* --- descriptors */
 int sov_close(int fd);
 int sov_dup(int fd);
-/* Onto 0, 1 or 2 the stream goes to TCP first: libc uses those by itself. */
+/* Moves the stream to TCP first if `to` is 0, 1 or 2, because libc uses those by itself. */
 int sov_dup2(int fd, int to);
 int sov_dup3(int fd, int to, int flags);
 int sov_fcntl(int fd, int command, ...);
 int sov_ioctl(int fd, unsigned long request, ...);
-/* A stream for stdio's functions. As of every stream of fopencookie's, glibc asks that it be given to no
- * function of wide characters, and not to freopen. dprintf is libc's, and takes no SOCK_VIA socket. */
+/* Returns a stdio stream. Functions for wide characters and freopen do not work on it, as with glibc's
+ * fopencookie. There is no sov_dprintf, and dprintf of libc does not work on a SOCK_VIA socket. */
 FILE *sov_fdopen(int fd, const char *mode);
 
 /* --- waiting, for descriptors of every kind at once */
@@ -174,8 +175,9 @@ int sov_select(int count, fd_set *reading, fd_set *writing, fd_set *excepting,
                struct timeval *timeout);
 int sov_pselect(int count, fd_set *reading, fd_set *writing, fd_set *excepting,
                 const struct timespec *timeout, const sigset_t *mask);
-/* An instance that sov_epoll_create1 made. SOCK_VIA sockets that join another's (by sov_epoll_ctl) go to
- * TCP, and so do those of an instance that is itself waited for, by poll, select or another instance. */
+/* Makes an epoll instance for SOCK_VIA sockets. sov_epoll_ctl moves SOCK_VIA sockets to TCP when it adds
+ * them to any other instance. Sockets in an instance that poll, select or another instance waits for go
+ * to TCP too. */
 int sov_epoll_create1(int flags);
 int sov_epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event);
 int sov_epoll_wait(int epfd, struct epoll_event *events, int count, int milliseconds);
