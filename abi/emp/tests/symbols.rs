@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::common::{here, include, library, run, skipped};
 
 #[test]
-fn it_exports_what_its_header_declares_and_nothing_else() {
-    if skipped("it_exports_what_its_header_declares_and_nothing_else", "nm") {
+fn library_exports_exactly_the_names_in_its_header() {
+    if skipped("library_exports_exactly_the_names_in_its_header", "nm") {
         return;
     }
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));

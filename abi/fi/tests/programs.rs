@@ -70,18 +70,18 @@ fn run_program(program: &Path, cases: usize, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn an_endpoint_does_what_libfabric_promises() {
+fn endpoint_keeps_libfabrics_promises() {
     run(&[]);
 }
 
 #[test]
-fn it_does_so_under_a_lock() {
+fn endpoint_keeps_libfabrics_promises_with_fi_thread_safe() {
     run(&[("FABRIC_SAFE", "1")]);
 }
 
 /// Runs with `SOVIA_DIRECT=off`, as on a system that forbids reads of other processes' memory.
 #[test]
-fn it_does_so_where_all_bytes_have_to_be_sent() {
+fn endpoint_keeps_libfabrics_promises_without_direct_reads() {
     run(&[("SOVIA_DIRECT", "off")]);
 }
 

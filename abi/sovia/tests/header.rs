@@ -43,8 +43,8 @@ fn the_header_declares_what_the_library_exports() {
 }
 
 #[test]
-fn it_has_a_soname_and_few_needs() {
-    if skipped("it_has_a_soname_and_few_needs", "readelf") {
+fn library_has_a_soname_and_few_dependencies() {
+    if skipped("library_has_a_soname_and_few_dependencies", "readelf") {
         return;
     }
     let told = run(Command::new("readelf").arg("-d").arg(library()));

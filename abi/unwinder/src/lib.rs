@@ -1,15 +1,15 @@
-//! The unwinder's names, for libraries that are loaded into other projects' programs.
+//! Defines the unwinder's functions for libraries that are loaded into programs of other projects.
 //!
-//! Rust's standard library refers to the unwinder, and so has the linker name libgcc_s.so.1 among what a library needs. Where that file
-//! is missing, as in small images of containers, the dynamic linker ends each program into which the library is to be loaded. A library
-//! that is built with `panic = "abort"` raises nothing, though. What is left to call the unwinder there is
+//! Rust's standard library refers to the unwinder, so the linker makes libgcc_s.so.1 a dependency of the library.
+//! Small container images lack that file. There the dynamic linker ends each program that should load the library. A
+//! library built with `panic = "abort"` raises no exception. Only two callers of the unwinder are left:
 //!
-//! - a panic's message, for the trace that RUST_BACKTRACE asks for;
-//! - the personality function of frames of the standard library's, while a thread is cancelled or an exception of the program's goes
-//!   past them. The process has its unwinder then, because that is what calls.
+//! - the message of a panic, for the trace that RUST_BACKTRACE asks for;
+//! - the personality function of the standard library's frames, while a cancelled thread or an exception of the
+//!   program unwinds through them. Then the process has an unwinder, because the unwinder makes this call.
 //!
-//! So the names are defined here, for the library alone, and each asks for the process's libgcc_s when it is called. Without one a trace
-//! has no frames. Where panics unwind, as in tests, this crate is empty.
+//! So this crate defines the functions for the library alone. Each of them looks up libgcc_s in the process when it
+//! is called. Without libgcc_s, a trace has no frames. Where panics unwind, as in tests, this crate is empty.
 
 #![cfg(panic = "abort")]
 #![allow(missing_docs, reason = "the functions are the unwinder's and documented there")]
@@ -17,7 +17,7 @@
 use core::arch::global_asm;
 use core::ffi::CStr;
 
-/// Where the process's function of that name is; 0 without one.
+/// Returns the address of the process's function `name`, or 0 if there is none.
 fn find(name: &CStr) -> usize {
     // SAFETY: C strings; the library stays loaded, since its handle is not closed.
     unsafe {
@@ -26,8 +26,9 @@ fn find(name: &CStr) -> usize {
     }
 }
 
-/// Instructions of a function that asks `{find}` for another one and jumps there, with its arguments and its caller's frame as they
-/// were; returns 0 where there is none. Hidden: the program's own calls go to its own unwinder.
+/// Instructions of a function that looks up another one by `{find}` and jumps to it. The callee sees the caller's
+/// arguments and frame. Without a callee, the function returns 0. The symbols are hidden, so the program's own calls
+/// reach its own unwinder.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     () => {

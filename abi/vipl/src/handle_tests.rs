@@ -93,7 +93,7 @@ impl Drop for Mortal {
 
 /// Threads use, keep, destroy and recreate an object in one place, in a race.
 #[test]
-fn no_thing_is_destroyed_while_a_thread_uses_it() {
+fn object_in_use_by_a_thread_is_not_destroyed() {
     static DEAD: AtomicUsize = AtomicUsize::new(0);
     let things = table();
     let make = || add(things, Mortal(AtomicBool::new(false), &DEAD));

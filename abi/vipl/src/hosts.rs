@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_address_is_told() {
+    fn line_without_an_address_is_an_error() {
         for text in ["x\ncafe bee\n", "x\n2:100 a", "x\n2:+1 a", "x\n: a", "x\n2:1:2 a", "x\n2 a"] {
             let text = text.replacen('x', "self me", 1);
             assert_eq!(Hosts::read(&text, OWN), Err(NoAddress { line: 2 }), "{text}");

@@ -30,7 +30,7 @@ fn every_wrong_argument_is_refused_under_valgrind() {
 }
 
 #[test]
-fn an_unknown_provider_is_told() {
+fn unknown_provider_is_named_in_the_error() {
     let output = watched(20, false, arguments())
         .env("SOVIA_VIPL_PROVIDER", "carrier-pigeon")
         .output()
@@ -265,8 +265,8 @@ fn a_first_program_without_shared_libraries() {
 
 /// Links the archive instead of the shared library, like an old Makefile.
 #[test]
-fn it_links_statically() {
-    if skipped("it_links_statically", "cc") {
+fn program_links_with_the_static_archive() {
+    if skipped("program_links_with_the_static_archive", "cc") {
         return;
     }
     let archive = crate::common::archive();

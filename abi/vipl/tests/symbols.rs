@@ -7,8 +7,8 @@ use std::process::Command;
 
 /// The list is in the repository, because a change of the list changes the interface.
 #[test]
-fn it_exports_this_and_nothing_else() {
-    if crate::common::skipped("it_exports_this_and_nothing_else", "nm") {
+fn library_exports_exactly_the_listed_names() {
+    if crate::common::skipped("library_exports_exactly_the_listed_names", "nm") {
         return;
     }
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
@@ -20,8 +20,8 @@ fn it_exports_this_and_nothing_else() {
 }
 
 #[test]
-fn it_has_a_soname_and_few_needs() {
-    if crate::common::skipped("it_has_a_soname_and_few_needs", "readelf") {
+fn library_has_a_soname_and_few_dependencies() {
+    if crate::common::skipped("library_has_a_soname_and_few_dependencies", "readelf") {
         return;
     }
     let told = run(Command::new("readelf").arg("-d").arg(library()));

@@ -1,4 +1,4 @@
-/* What libfabric promises of a reliable datagram endpoint, checked between two processes. */
+/* Checks between two processes that a reliable datagram endpoint keeps libfabric's promises. */
 #include "pair.h"
 
 static void messages(void)
@@ -34,7 +34,7 @@ static void messages(void)
         CHECK(is_filled(in, n, !side + (int)i));
         meet();
     }
-    /* What is injected is the program's again at once, and is not told. */
+    /* An injected buffer can be reused at once, and its send makes no completion. */
     for (int i = 0; i < 1000; i++) {
         uint64_t value = (uint64_t)i;
         OK(fi_tinject(ep, &value, sizeof value, peer, 5));
@@ -241,7 +241,7 @@ static void remote(void)
     OK(fi_inject_write(ep, out, 50, peer, 60, 5));
     OK(fi_cntr_wait(counters[5], written + 8, -1));
     CHECK(is_filled(memory + 60, 50, !side + 5));
-    /* What is not allowed fails, and nothing else. */
+    /* Forbidden operations fail, and others do not. */
     OK(fi_write(ep, out, 8, NULL, peer, 0, 99, (void *)1));
     IS(failed().err, FI_EKEYREJECTED);
     OK(fi_write(ep, out, 8, NULL, peer, 0, 6, (void *)1));
@@ -433,7 +433,8 @@ static void death(void)
         kill(getpid(), SIGKILL);
     }
     meet();
-    /* What had come is received, long messages and what they need fail, and so does what waits for this peer alone. */
+    /* A message that arrived before the peer's death is received. Long messages, their receives, and receives from
+     * this peer alone fail. */
     OK(fi_tsend(ep, out, MOST, NULL, peer, 1, (void *)1));
     int status;
     CHECK(waitpid(peer_process, &status, 0) == peer_process);

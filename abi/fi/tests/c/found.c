@@ -1,7 +1,8 @@
-/* What libfabric's own tests have found, and what stands beside it: regions' counters, regions that are taken back, last words. */
+/* Regression tests for what libfabric's own tests found, and near relatives: counters of regions, closed regions,
+ * messages sent just before an exit. */
 #include "pair.h"
 
-/* A counter of a region counts what peers write there, all kinds of it, and waiting for it makes progress by itself. */
+/* A region's counter counts every kind of write by peers. Waiting for the counter makes progress by itself. */
 static void counters_of_regions(void)
 {
     static const size_t lengths[] = {8, 16384, 16385, 1000000};
@@ -46,7 +47,7 @@ static void counters_of_regions(void)
     free(memory);
 }
 
-/* A region that the program takes back while a peer writes there stays as it is from then on, and the peer is told. */
+/* A region closed while a peer writes to it does not change from then on, and the peer gets an error. */
 static void taken_back(void)
 {
     enum { KEY = 41, SEED = 5 };
@@ -94,7 +95,7 @@ static void taken_back(void)
     nothing();
 }
 
-/* What a process sends to one that has sent to it, and then ends, is received, though it connects and ends between two looks. */
+/* A process answers a peer and ends. Its messages arrive even if it connects and ends between two polls of the peer. */
 static void last_words(void)
 {
     enum { N = 20 };

@@ -1,12 +1,16 @@
-/* Random messages among eight processes, for a time: `soak MINUTES [SEED]`; without minutes one round. In each round, chosen by
-   the round's seed, bytes go by shared memory or by EMP, over loopback, where frames may be lost, doubled, reordered and damaged;
-   in one of three a process is killed, in one of three some stand still for a while. Every process sends to every one and to
-   itself messages of random lengths, has random receives posted (of any or of one source, of any or of one tag), cancels some,
-   probes, writes to a part of the others' memory and reads it back, and counts there by atomic operations.
+/* Sends random messages among eight processes for a time: `soak MINUTES [SEED]`. With 0 minutes it runs one round.
+   A round's seed decides whether messages travel through shared memory or by EMP over loopback. On the EMP path,
+   frames may be lost, duplicated, reordered and corrupted. One round in three kills a process. In one of three, some
+   processes pause for a while.
 
-   Checked are the bytes of each message, that it comes once, that messages with one tag meet receives in the order in which
-   both were posted, what was read back, the counts, and that only what has to do with a dead process fails.
-   Prints each round with its seed; a round is had again by `soak 0 SEED`. */
+   Each process sends messages of random length to every process, itself included. It posts random receives, from any
+   or one source and with any or one tag. It cancels some of them, and probes. It writes to a part of the others'
+   memory, reads it back, and counts there by atomic operations.
+
+   Checks the bytes of each message and that each message arrives once. Checks the data read back and the counts.
+   Messages with one tag must match receives in the order of both posts. Only operations that involve a dead process
+   may fail.
+   Prints each round's seed; `soak 0 SEED` repeats that round. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <rdma/fabric.h>
@@ -31,7 +35,7 @@
 
 enum { N = 8, EACH = 25, CLASSES = 3, RECEIVES = 6, SENDS = 6, LONGEST = 3 << 20, SLOT = 100000, KEY = 1, WATCHDOG = 300 };
 
-/* What all processes of a round see. */
+/* State that all processes of a round share. */
 static struct {
     unsigned char address[N][64];
     atomic_int arrived[4];
@@ -268,7 +272,7 @@ static void send_one(struct operation *send)
         send->is_used = 0;
     if (result == -FI_EAGAIN)
         return;
-    /* What cannot be sent any more need not be. */
+    /* Messages to a dead process are counted as sent, so that the round can end. */
     CHECK(result == 0 || may_fail(to));
     sent[to]++;
     left_to_send--;

@@ -1,4 +1,4 @@
-/* What the test programs share: checks, and pairs of connected sockets. */
+/* Shared by the test programs: checks, and pairs of connected sockets. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <arpa/inet.h>

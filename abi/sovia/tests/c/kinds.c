@@ -55,7 +55,7 @@ static void options(void) {
     end(pair);
 }
 
-/* What a stream does of the papers' protocol is chosen before it has its VI. */
+/* SOV_PROTOCOL chooses the variant of the papers' protocol, until the stream has its VI. */
 static void protocols(void) {
     static const char *const good[] = {"SOVIA_BASE", "w=3,t=2,chunk=64", "combine=64,delay=1ms", "handler,copy", "SOVIA_NOTIFY"};
     static const char *const bad[] = {"", "SOVIA_FAST", "w=0", "w=2,t=3", "w", "\xff", "3way"};
@@ -132,8 +132,8 @@ static void handlers(void) {
     end(single);
 }
 
-/* An end with a small window gets on with one that has a large one, also if it sends beyond its own
- * before it has received anything from the VI. */
+/* A stream with a small window works with one that has a large window. This holds even if the large
+ * one sends more than the small window before it has received anything from the VI. */
 static void windows_that_differ(void) {
     static const char *const small[] = {"SOVIA_BASE", "w=4,t=2", "w=1,t=1,chunk=64"};
     char bytes[2000];

@@ -22,7 +22,7 @@ static void misuse(void) {
     CHECK(sov_return(buffer) == 0);
     FAILS(sov_return(buffer), EINVAL);
     FAILS(sov_commit(pair.one, buffer, 10, 0), EINVAL);
-    /* What is borrowed is not sent. */
+    /* Borrowed buffers cannot be committed. */
     const void *bytes;
     memset(local, 'l', sizeof local);
     CHECK(sov_send(pair.one, local, sizeof local, 0) == sizeof local);
@@ -196,7 +196,7 @@ static void closed_under_buffers(void) {
         CHECK(sov_borrow(pair.one, &borrowed, 0) == sizeof bytes);
         end(pair);
         next = warmed();
-        /* It may still be written to, which harms no stream. */
+        /* A late write to the old buffer harms no stream. */
         memset(lent, 0xee, 3000);
         late = sov_lend(next.one, 3000);
         fill(late, 3000, round + 9);

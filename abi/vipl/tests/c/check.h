@@ -1,4 +1,4 @@
-/* What the test programs have in common. */
+/* Shared by the test programs. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -31,7 +31,7 @@ __attribute__((weak)) int failures;
         }                                                                                        \
     } while (0)
 
-/* As above, where there is no going on without it. */
+/* Like RETURNS, but ends the program on failure. */
 #define MUST(code, call)                                                                         \
     do {                                                                                         \
         VIP_RETURN got_ = (call);                                                                \

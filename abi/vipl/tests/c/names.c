@@ -1,7 +1,7 @@
-/* What programs of the time declared by the names of vipl.h's structures, and asked of a NIC. It is
-   compiled only, by the rules of several languages. */
+/* Programs from the time of VIA declared these names of structures in vipl.h, and queried these
+   attributes of a NIC. This file is only compiled, as each of several languages. */
 
-/* Ahead of the header, as a program's own headers do that do not want all of it. */
+/* Forward declarations before the header, as in programs whose headers do not include vipl.h. */
 struct _VIP_DESCRIPTOR;
 struct _VIP_NET_ADDRESS;
 

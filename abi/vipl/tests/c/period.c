@@ -1,12 +1,14 @@
-/* A message passing library as they were written over VIA around the year 2000, and its test. After
-   no program in particular; C of the time (gnu89), compiled for M-VIA or, with -DGIGANET, for cLAN:
+/* A message passing library in the style of those written over VIA around the year 2000, and its test.
+   It follows no particular program. It is C of that time (gnu89), compiled for M-VIA or, with -DGIGANET,
+   for cLAN:
 
    - two nodes, found by the name service; one NIC handle, a protection tag, an error handler;
    - one VI with reliable reception, its queues on two completion queues, which are polled for a
      while and then waited for;
-   - small messages go into receives posted beforehand, their kind in the immediate data, as many as
-     there are credits for; large ones by RDMA writes into memory registered for the moment, the last
-     of them with immediate data.
+   - small messages go into receives posted beforehand, as many as there are credits, with their kind
+     in the immediate data;
+   - large messages go by RDMA writes into memory registered for one message. The last write has
+     immediate data.
 
    period NODE HOSTS PEERNODE NUMBER: node 0 accepts, node 1 requests, by a discriminator of that NUMBER. */
 #include <vipl.h>
@@ -44,7 +46,7 @@
 
 #define CHECK(call) check((call), #call, __LINE__)
 
-/* Where a receiver wants a large message. */
+/* Receive buffer for a large message, as the receiver announces it. */
 typedef struct {
     VIP_UINT64 addr;
     VIP_UINT64 len;
@@ -69,7 +71,7 @@ slot_t sends[SLOTS], recvs[SLOTS];
 int nextsend, busysends, nextrecv;
 int credits = CREDITS, owed;
 
-/* What has come and the program has not asked for yet. */
+/* Messages that have arrived and that the program has not asked for yet. */
 struct { int slot; VIP_UINT32 len; } ready[SLOTS];
 int firstready, nready;
 clear_t clear;

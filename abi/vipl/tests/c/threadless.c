@@ -1,5 +1,5 @@
-/* A program that may have no further threads: what is told by callbacks is told in its own calls, in
-   order, and with nothing held that a callback could want. */
+/* A program that may create no further threads. Callbacks run inside its own calls, in order, and
+   hold no lock that a callback could need. */
 #define _GNU_SOURCE
 #include "check.h"
 

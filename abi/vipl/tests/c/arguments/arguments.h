@@ -1,4 +1,4 @@
-/* What the parts of the program share: one NIC, one VI, one region, and what its handlers note. */
+/* Shared by the parts of the program: one NIC, one VI, one region, and the records of its handlers. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 
@@ -16,7 +16,7 @@ extern VIP_MEM_HANDLE mem;
 extern unsigned char *memory;
 #define LENGTH 65536UL
 
-/* Whatever is not a handle of the kind that is asked for. */
+/* Fills `all` with values that are not handles of the expected kind. */
 void strangers(VIP_PVOID *all, int count, VIP_PVOID valid);
 
 #define STRANGERS 8
@@ -33,7 +33,7 @@ void strangers(VIP_PVOID *all, int count, VIP_PVOID valid);
 void on_vi(VIP_PVOID c, VIP_NIC_HANDLE n, VIP_VI_HANDLE v, VIP_DESCRIPTOR *d);
 void on_cq(VIP_PVOID c, VIP_NIC_HANDLE n, VIP_VI_HANDLE v, VIP_BOOLEAN recv);
 
-/* What the error handler has been told last, and how often. */
+/* Last error that the error handler received, and the number of errors. */
 extern volatile VIP_ERROR_DESCRIPTOR told;
 extern volatile int errors;
 void on_error(VIP_PVOID c, VIP_ERROR_DESCRIPTOR *e);

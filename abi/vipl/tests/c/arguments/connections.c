@@ -50,7 +50,7 @@ void connections(void)
     RETURNS(VIP_INVALID_STATE, VipConnectPeerDone(vi, &a));
     RETURNS(VIP_INVALID_STATE, VipConnectPeerWait(vi, NULL));
 
-    /* Lengths that are not this NIC's, and a host that no NIC has. */
+    /* Wrong lengths of addresses, and a host that has no NIC. */
     address_t odd;
     address(&odd, nic, "nobody is there");
     odd.net.HostAddressLen--;

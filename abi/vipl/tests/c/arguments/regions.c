@@ -28,7 +28,7 @@ void regions(void)
     RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, (VIP_PVOID)64, 64, &a, &h));
     RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, (VIP_PVOID)-64, 64, &a, &h));
     RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, (VIP_PVOID)-64, 128, &a, &h));
-    /* Memory that ends within what is to be registered. */
+    /* Memory that ends within the region. */
     unsigned char *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(hole + 4096, 4096);
     RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, hole, 4097, &a, &h));
@@ -80,7 +80,7 @@ void regions(void)
     RETURNS(VIP_INVALID_PTAG, VipDestroyPtag(nic, first));
     a.Ptag = first;
     RETURNS(VIP_INVALID_PTAG, VipSetMemAttributes(nic, memory, h, &a));
-    /* Nor is it gone with that one, and it is not the program's to destroy. */
+    /* Then NULL stands for another tag, which the program cannot destroy. */
     a.Ptag = NULL;
     RETURNS(VIP_SUCCESS, VipSetMemAttributes(nic, memory, h, &a));
     RETURNS(VIP_SUCCESS, VipQueryMem(nic, memory, h, &a));

@@ -15,7 +15,7 @@ void transfers(void)
     RETURNS(VIP_INVALID_PARAMETER, VipPostSend(vi, NULL, mem));
     RETURNS(VIP_INVALID_PARAMETER, VipPostRecv(vi, NULL, mem));
     RETURNS(VIP_INVALID_STATE, VipPostSend(vi, d, mem));
-    /* What is no descriptor is told to the error handler. */
+    /* The error handler reports memory that holds no valid descriptor. */
     RETURNS(VIP_SUCCESS, VipPostRecv(vi, d, 0));
     SOON(errors == 1);
     HOLDS(told.NicHandle == nic && told.ViHandle == vi && told.CQHandle == NULL);
@@ -84,7 +84,7 @@ void transfers(void)
     EMPTY(VipRecvDone(vi, &got));
 }
 
-/* As many receives as the NIC takes, and one more. */
+/* Posts as many receives as the NIC takes, and one more. */
 void full_queue(void)
 {
     VIP_NIC_ATTRIBUTES a;

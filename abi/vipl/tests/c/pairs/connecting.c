@@ -19,7 +19,8 @@ static void rejecting(void)
     close_end(&e);
 }
 
-/* What does not match leaves the request to be rejected, whereupon both know what did not. */
+/* A request whose attributes do not match can only be rejected, and both ends learn which attribute
+ * differed. */
 static void mismatching(void)
 {
     end_t e = {0};

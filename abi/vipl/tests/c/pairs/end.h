@@ -22,13 +22,13 @@ typedef struct {
 extern int server;
 extern const char *name;
 
-/* What the error handler has been told: how often, a bit for each code, the last. */
+/* Errors that the error handler received: their number, a bit for each code, and the last one. */
 extern volatile int errors;
 extern volatile unsigned kinds;
 extern volatile VIP_ERROR_DESCRIPTOR told;
 void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e);
 
-/* Where the other end's NIC is: at this host's own address, unless a file of hosts says where `server` and `client` are. */
+/* Address of the other end's NIC: on this host, unless a hosts file names the hosts of `server` and `client`. */
 void address_there(end_t *e, const char *discriminator);
 
 /* A VI on these completion queues, of a NIC of its own if there is none yet; and its end. */

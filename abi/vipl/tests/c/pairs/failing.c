@@ -1,8 +1,8 @@
 /* How a connection ends. */
 #include "end.h"
 
-/* The far side disconnects: what is posted is flushed, the error handler is told, the VI is in
-   state ERROR until it is disconnected, and then connects again. */
+/* The peer disconnects. Posted descriptors are flushed, and the error handler is called. The VI
+   stays in state ERROR until it is disconnected, and can connect again afterwards. */
 static void disconnecting(void)
 {
     end_t e = {0};

@@ -1,7 +1,8 @@
 /* Reliability levels. */
 #include "end.h"
 
-/* What finds no receive, or too short a one, is dropped and told; the connection stays. */
+/* Without a receive, or with one that is too short, a message is dropped and reported. The
+ * connection stays. */
 static void unreliable(void)
 {
     end_t e = {0};

@@ -53,7 +53,8 @@ static void completion_queue(void)
     RETURNS(VIP_SUCCESS, VipCloseNic(nic));
 }
 
-/* More is done than the completion queue has room for: an error, which is told. */
+/* More descriptors complete than the completion queue has room for. The error handler reports the
+ * overrun. */
 static void overrun(void)
 {
     end_t e = {0};

@@ -1,7 +1,7 @@
 /* RDMA. */
 #include "end.h"
 
-/* What an RDMA needs to know of the far side. */
+/* Address and handle of the peer's memory, as an RDMA needs them. */
 typedef struct {
     VIP_UINT64 address;
     VIP_MEM_HANDLE handle;

@@ -42,7 +42,7 @@ static void tagged(void)
     RETURNS(VIP_SUCCESS, VipCloseNic(e.nic));
 }
 
-/* Half of the messages are told by the event, and half by callbacks of the same queue. */
+/* Half of the messages are reported by the event, and half by callbacks of the same queue. */
 static end_t mixed;
 static VIP_CQ_HANDLE mixing;
 static volatile int by_callback;
@@ -80,7 +80,7 @@ static void tagged_notifications(void)
         struct pollfd p = {(int)(intptr_t)event, POLLIN, 0};
         VIP_VI_HANDLE vi;
         RETURNS(VIP_SUCCESS, VipCQNotify(mixing, e, takes_one));
-        /* The event may have told of the entry that the callback takes. */
+        /* The event may be for the entry that the callback takes. */
         VIP_RETURN got = VIP_NOT_DONE;
         while (got == VIP_NOT_DONE && poll(&p, 1, 20000) == 1) got = VipCQDone(mixing, &vi, NULL);
         MUST(VIP_SUCCESS, got);

@@ -23,7 +23,7 @@ static void ping_pong(int polling)
         }
         int i = 1 + round % 2;
         if (polling) {
-            /* As programs do that look at the status themselves. */
+            /* Some programs poll the status field themselves. */
             VIP_RETURN got = VIP_NOT_DONE;
             for (long looks = 1; !(at(&e, i)->CS.Status & VIP_STATUS_DONE); looks++) {
                 got = VipRecvDone(e.vi, &d);
