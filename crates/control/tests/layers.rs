@@ -5,7 +5,7 @@ const LAYERS: &[&[&str]] =
     &[&["env", "inheritance", "reason", "users"], &["term"], &["rules", "stats"], &["board"]];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("rules", "term")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

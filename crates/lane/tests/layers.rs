@@ -12,6 +12,6 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &[("link", "credit")]);
 }

@@ -9,7 +9,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("listener", "stream")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

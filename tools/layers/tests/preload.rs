@@ -33,7 +33,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("read_only", "tables"), ("handles", "bindings")];
     sovia_layers::check(concat!(env!("CARGO_MANIFEST_DIR"), "/../../abi/preload"), LAYERS, &known);
 }

@@ -4,7 +4,7 @@
 const LAYERS: &[&[&str]] = &[&["access", "thread"], &["interrupt"], &["chain"]];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("chain", "access")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

@@ -5,7 +5,7 @@ const LAYERS: &[&[&str]] =
     &[&["dice", "link", "log", "node", "time"], &["fabric", "queue"], &["faults"], &["net"]];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("net", "queue"), ("net", "fabric")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

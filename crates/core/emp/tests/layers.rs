@@ -5,7 +5,7 @@ const LAYERS: &[&[&str]] =
     &[&["array", "ids", "peer", "wire"], &["matching", "message"], &["active"], &["engine"]];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("message", "wire"), ("active", "ids"), ("engine", "active")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

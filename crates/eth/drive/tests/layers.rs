@@ -5,7 +5,7 @@ const LAYERS: &[&[&str]] =
     &[&["clock", "driven"], &["state"], &["shared"], &["thread"], &["wire"], &["registry"]];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("wire", "shared"), ("state", "driven")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

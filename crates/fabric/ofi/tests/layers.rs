@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("choice", "library"), ("endpoint", "operation")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("state", "access"), ("engine", "state"), ("agent", "state"), ("nic", "agent")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

@@ -5,7 +5,7 @@ const LAYERS: &[&[&str]] =
     &[&["scenario"], &["catalogue", "outcome", "traffic"], &["model", "table", "vis"]];
 
 #[test]
-fn each_module_imports_only_what_is_below_it() {
+fn modules_import_only_lower_layers() {
     let known = [("model", "traffic"), ("traffic", "scenario")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }
