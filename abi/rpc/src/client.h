@@ -1,4 +1,4 @@
-/* What makes clients shares. */
+/* Shared by the functions that make clients. */
 #ifndef SOVIA_RPC_CLIENT_H
 #define SOVIA_RPC_CLIENT_H
 

@@ -28,7 +28,7 @@ static bool_t receive(SVCXPRT *xprt, struct rpc_msg *message) {
         connection->xid = message->rm_xid;
         return TRUE;
     }
-    /* What is no call shows that the peer does not speak this protocol. */
+    /* A message that is no call shows that the peer does not speak this protocol. */
     connection->dead = got != GOT_PART;
     return FALSE;
 }

@@ -62,7 +62,7 @@ static CLIENT *create(int fd, const struct netbuf *address, rpcprog_t program, r
         fd = sov_socket(((struct sockaddr *)address->buf)->sa_family, SOCK_VIA | SOCK_CLOEXEC, 0);
         if (fd < 0)
             return cannot_create(RPC_SYSTEMERROR, errno);
-        /* As libtirpc does: services may ask for a port that only root has. */
+        /* libtirpc binds such a port too: services may require a port that only root can have. */
         bindresvport(fd, NULL);
     }
     /* Calls and answers are single packets that should not be held back. */
@@ -108,7 +108,7 @@ CLIENT *clnt_create_timed(const char *host, const rpcprog_t program, const rpcve
     CLIENT *client = create_by("tcp", host, program, version, patience);
     if (client)
         return client;
-    /* A host without an address of the first kind may have one of the second; else the first has told more. */
+    /* Try IPv6 for a host without an IPv4 address. Otherwise the first error says more. */
     __typeof__(rpc_createerr) first = rpc_createerr;
     client = create_by("tcp6", host, program, version, patience);
     if (!client && first.cf_stat != RPC_UNKNOWNHOST)

@@ -1,4 +1,4 @@
-/* What listeners and connections have in common. */
+/* Shared by listeners and connections. */
 #include "client.h"
 #include "transport.h"
 

@@ -1,4 +1,4 @@
-/* Connections to a service: a transport whose only news are those. */
+/* Connections to a service: a transport whose only events are new connections. */
 #include "record.h"
 #include "transport.h"
 
@@ -53,7 +53,7 @@ static void destroy(SVCXPRT *xprt) {
     free(listener);
 }
 
-/* What is set counts for connections to come. */
+/* Settings apply to later connections. */
 static bool_t control(SVCXPRT *xprt, const u_int request, void *value) {
     struct listener *listener = xprt->xp_p1;
     switch (request) {

@@ -32,14 +32,14 @@ static uint32_t word(const unsigned char *at) {
     return ntohl(word);
 }
 
-/* Takes a mark's fragment into account. Fragments that are empty and not the last would make a record without an end of
- * no bytes. */
+/* Adds a fragment's length to `total`. Returns false for a record that is too long. Returns false also for an empty
+ * fragment that is not the last, because such fragments could follow each other without end. */
 static bool counted(const struct record_in *in, uint32_t mark, uint64_t *total) {
     *total += mark & 0x7fffffff;
     return mark != 0 && (!in->most || *total <= in->most);
 }
 
-/* Once everything is read, the buffer is new. */
+/* Resets the buffer once everything has been read. */
 static void tidy(struct record_in *in) {
     if (in->at < in->end)
         return;
@@ -51,7 +51,7 @@ static void tidy(struct record_in *in) {
     }
 }
 
-/* Makes room behind what is in the buffer. */
+/* Makes room at the end of the buffer. */
 static bool make_room(struct record_in *in) {
     if (in->end < in->size)
         return true;
@@ -71,7 +71,7 @@ static bool make_room(struct record_in *in) {
     return true;
 }
 
-/* Receives what there is, into a place of its own or the buffer; GOT_ALL if anything came. */
+/* Receives the bytes that have arrived into `place`. Returns GOT_ALL if there were any. */
 static enum got receive(struct record_in *in, void *place, size_t length, size_t *count) {
     ssize_t got;
     do
@@ -264,7 +264,7 @@ static bool_t get_bytes(XDR *xdrs, char *to, u_int length) {
     return TRUE;
 }
 
-/* As libtirpc's records: without a sign, whatever the type. */
+/* Decodes four bytes without sign extension for every type, as libtirpc does. */
 static bool_t get_long(XDR *xdrs, long *number) {
     struct record_in *in = xdrs->x_private;
     unsigned char bytes[MARK];

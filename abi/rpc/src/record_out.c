@@ -9,7 +9,7 @@
 enum {
     MARK = 4,
     USUAL = 4 << 10,
-    /* What is longer is sent in fragments of so much. */
+    /* Longest fragment: longer records are sent in several fragments. */
     MOST = 64 << 10
 };
 

@@ -57,7 +57,7 @@ static bool offer(int which, rpcprog_t program, rpcvers_t version, void (*dispat
         listeners[which].xprt = listen_on(listeners[which].family);
     bool done = false;
     if (listeners[which].xprt) {
-        /* What an earlier process left there. */
+        /* Remove the registration of an earlier process. */
         rpcb_unset(program, version, transport);
         done = svc_reg(listeners[which].xprt, program, version, dispatch, transport);
         if (!done)

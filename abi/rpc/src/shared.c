@@ -1,4 +1,4 @@
-/* What receiving and sending share. */
+/* Shared by receiving and sending. */
 #include "record.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* What the server's files share. */
+/* Shared by the server's files. */
 #ifndef SOVIA_RPC_TRANSPORT_H
 #define SOVIA_RPC_TRANSPORT_H
 
