@@ -104,7 +104,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_file_that_leaves_programs_without_rules_is_told_of() {
+    fn rules_file_that_cannot_be_used_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let (file, text) = (folder.path().join("rules"), "only:program=app\n");
         let path = CString::new(file.as_os_str().as_bytes()).unwrap();

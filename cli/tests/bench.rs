@@ -103,7 +103,7 @@ fn people_get_a_table() {
 }
 
 #[test]
-fn a_layer_that_was_not_accelerated_is_told() {
+fn layer_that_stayed_on_tcp_is_reported() {
     let bench = Bench::new();
     bench.cc("preload.so", "int nothing;", &["-shared", "-fPIC"]);
     let said = measure(&bench, &["latency", "--size", "4", "--layers", "sovia"]);
@@ -363,10 +363,10 @@ fn on_a_terminal(words: &str) -> Option<String> {
 }
 
 #[test]
-fn long_work_says_on_a_terminal_how_far_it_is() {
+fn long_measurement_shows_progress_on_a_terminal() {
     let words = "bench latency --layers tcp,unix --size 64 --wait block --runs 2 --seconds 0.01";
     let Some(shown) = on_a_terminal(words) else {
-        skipped("long_work_says_on_a_terminal_how_far_it_is", "there is no program script");
+        skipped("long_measurement_shows_progress_on_a_terminal", "there is no program script");
         return;
     };
     for part in ["latency over tcp, 64 bytes", "latency over unix, 64 bytes", "/4"] {

@@ -59,7 +59,7 @@ fn signal(child: &Running, signal: &str) {
 
 /// Checks the counters that the agent prints on SIGUSR1 and at its end.
 #[test]
-fn owner_is_told_what_has_become_of_frames() {
+fn agent_prints_counters_of_frames() {
     let name = name("counts");
     let (mut child, address) = sharing(&name);
     let lines = BufReader::new(child.0.stderr.take().expect("a pipe")).lines();
@@ -106,7 +106,7 @@ fn agent_shares_a_port_without_any_privilege() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_told() {
+fn device_that_cannot_be_shared_is_an_error() {
     let name = name("told");
     let told = |arguments: &[&str]| {
         let Output { status, stderr, .. } = agent(arguments).output().expect("it runs");

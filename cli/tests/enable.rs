@@ -201,10 +201,10 @@ fn nothing_is_written_where_the_library_would_not_be_loaded() {
 }
 
 #[test]
-fn debians_redis_is_enabled_by_the_agent_or_without_it() {
+fn debians_redis_is_enabled_with_and_without_the_agent() {
     let Ok(unit) = fs::read_to_string(REDIS) else {
         return skipped(
-            "debians_redis_is_enabled_by_the_agent_or_without_it",
+            "debians_redis_is_enabled_with_and_without_the_agent",
             "no redis-server.service",
         );
     };

@@ -55,10 +55,13 @@ fn a_program_with_little_room_for_data_runs_without_the_library() {
 }
 
 #[test]
-fn a_quiet_run_says_nothing_of_it() {
+fn quiet_run_prints_no_warning_about_a_static_program() {
     let bench = Bench::new();
     if !bench.cc("static", HELLO, &["-static"]) {
-        return skipped("a_quiet_run_says_nothing_of_it", "cc -static does not work here");
+        return skipped(
+            "quiet_run_prints_no_warning_about_a_static_program",
+            "cc -static does not work here",
+        );
     }
     let said = bench.run(["-q", "./static"]);
     assert_eq!((said.out.as_str(), said.code(), said.err.as_str()), ("hello\n", 5, ""), "{said:?}");
@@ -187,7 +190,7 @@ fn with_needed(left: Option<&str>) -> Bench {
 }
 
 #[test]
-fn a_library_that_lacks_what_it_needs_is_left_out() {
+fn library_with_missing_dependencies_is_left_out() {
     for left in [None, Some("ONE { global: needed; };")] {
         let bench = with_needed(left);
         ran_plainly(&bench.run(["./hello"]), &["./hello", "preload.so", "cannot load"]);

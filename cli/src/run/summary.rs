@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_that_moved_is_told() {
+    fn summary_names_every_counter_that_moved() {
         let board = Board::new().unwrap();
         let page = board.page();
         page.count_accelerated();

@@ -18,7 +18,7 @@ use crate::measure::progress::Progress;
 use crate::measure::table::{self, number};
 use crate::output::put_line;
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Number of starts of each kind; each result is the median of the starts

@@ -44,7 +44,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// What an end does while it waits for the other.
+/// How an end waits for the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Wait {

@@ -18,7 +18,7 @@ use super::ratio::Ratio;
 use crate::measure::table::{self, number};
 use crate::output::put_line;
 
-/// What is compared.
+/// Runs to compare.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Stored run: a file with the output of an earlier `sovia bench … --json`

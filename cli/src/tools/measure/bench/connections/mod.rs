@@ -20,7 +20,7 @@ use sovia_cli::{Board, library};
 
 pub(super) use self::play::endpoint;
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Messages in each direction on a connection: numbers, separated by commas

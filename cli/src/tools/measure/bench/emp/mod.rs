@@ -24,7 +24,7 @@ use super::task::Role;
 use crate::measure::progress::Progress;
 use crate::output::{self, put_line};
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Carrier of EMP's frames: udp, eth or xdp
@@ -50,7 +50,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What an end is told.
+/// Arguments of one end's process.
 #[derive(clap::Args)]
 pub(crate) struct EndArgs {
     errand: String,

@@ -63,7 +63,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// File sizes in bytes, separated by commas; K is 1024, M is 1024 x 1024 [default: the sizes in the papers]

@@ -21,7 +21,7 @@ pub(super) const PASSWORD: &str = "x";
 /// The password, hashed by crypt(3).
 const HASH: &str = "$6$sovia$TTzeR9MgXmaqjhqw91OidAXR2Q.ierp6Aq9gXQs/knrZehVvKA9MxjW1XJ/eVW3KWHEorGtSldbfMdAcxEDsl1";
 
-/// What is served, and by what.
+/// Folder to serve, and the FTP server to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     folder: PathBuf,

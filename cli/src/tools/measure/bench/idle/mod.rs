@@ -22,7 +22,7 @@ use crate::output::put_line;
 
 pub(super) use ends::endpoint;
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Number of connections that are open at once

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn receiver_says_continue_once_it_has_used_up_its_descriptors_and_expects_more() {
+    fn receiver_sends_continue_when_its_descriptors_are_used_up() {
         let ring = RING * (64 << 10);
         let blocks = [1, 64 << 10, (64 << 10) + 1, ring, ring + 1, 2 * ring, 3 * ring + 5, 7];
         for wait in [Wait::Poll, Wait::Sleep] {

@@ -16,7 +16,7 @@ use crate::measure::bench::task::{Role, Wait};
 /// libfabric's provider between hosts.
 const FABRIC: &str = "tcp;ofi_rxm";
 
-/// What carries a NIC's frames.
+/// Carrier of a NIC's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::measure::bench) enum Port {

@@ -32,7 +32,7 @@ const SIZES: [usize; 8] = [0, 4, 64, 256, 512, 1024, 2048, 4096];
 /// Published results for an empty argument on the paper's cluster, in microseconds (SOVIA, figure 7).
 const PUBLISHED: &str = "Published for an empty argument: 200 us over Fast Ethernet, 149 us over TCP on cLAN (LANE), 35 us over SOVIA: 4.3 times as fast as LANE.";
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Sizes of the argument in bytes, from 0 to 64K, separated by commas; K is 1024

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn by_itself_it_costs_what_the_paper_says() {
+    fn send_without_a_stream_costs_what_the_paper_reports() {
         assert_eq!(at(Law::MVia, Sender::Alone, 4, 0), Some(4.3));
         assert_eq!(at(Law::MVia, Sender::Alone, 4, 2 << 20), Some(10.1));
         assert_eq!(at(Law::Clan, Sender::Alone, 4, 2 << 20), Some(3.5));

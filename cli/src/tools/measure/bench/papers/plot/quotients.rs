@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_says_whether_it_holds() {
+    fn every_row_says_whether_the_claim_holds() {
         let row = |name: &str, ours| Row {
             name: name.to_owned(),
             published: Some(2.0),

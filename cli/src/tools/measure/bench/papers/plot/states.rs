@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_picture_has_every_state_and_what_leads_to_it() {
+    fn picture_has_every_state_and_event() {
         let svg = draw("states", &Note { text: String::new(), is_warning: false });
         for state in State::ALL {
             assert!(svg.contains(&format!(">{state}<")), "{state}");

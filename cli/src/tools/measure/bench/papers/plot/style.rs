@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_colour_however_it_waits() {
+    fn colour_of_a_name_does_not_depend_on_waiting() {
         let color = |name: &str| of(name).color;
         assert_eq!(color("native VIA, sleeping"), color("native VIA, blocking"));
         assert_eq!(color("TCP with Nagle, polling"), color("TCP with Nagle"));
