@@ -5,12 +5,12 @@ DESTDIR ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET)/release
-# Where libraries for other programs go; distributions have other places.
+# Folder of the libraries for other programs; distributions use other folders.
 LIBDIR ?= $(PREFIX)/lib
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 MANUAL := $(BUILT)/manual
-# Of the files by which pkg-config finds a library.
+# Fills in the files by which pkg-config finds a library.
 FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(VERSION)|'
 
 # `sovia` is linked statically where libc can be: dynamic linking takes a third of the time that
@@ -112,7 +112,7 @@ try-packages: packages
 try-containers: packages
 	scripts/try-containers
 
-# What would be published on crates.io: packed, and each built of what is packed alone.
+# Packs the crates as for crates.io, and builds each from the packed files alone.
 crates:
 	$(CARGO) publish --dry-run --workspace --locked
 
@@ -188,36 +188,37 @@ scale:
 	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test all -- --include-ignored state:: tables:: written::
 	-git --no-pager diff --stat -- crates/sim/scale/tables
 
-# What a hostile peer can write, coverage-guided: every target for so many seconds, or FUZZ_TARGET alone.
+# Fuzzes the input that a hostile peer controls, guided by coverage: each target for SECONDS, or
+# FUZZ_TARGET alone.
 SECONDS ?= 60
 fuzz:
 	scripts/fuzz -s $(SECONDS) $(FUZZ_TARGET)
 
-# The crates without system calls, under an interpreter that sees undefined behaviour.
+# Tests the crates that make no system calls in Miri, which finds undefined behaviour.
 miri:
 	scripts/miri
 
-# The engine's unit tests, both ends of a connection in one process, under ThreadSanitizer.
+# Runs the engine's unit tests under ThreadSanitizer, with both ends of a connection in one process.
 tsan:
 	scripts/tsan
 
-# That it compiles for each processor, and with the oldest compiler.
+# Compiles for each processor, and with the oldest supported compiler.
 check-builds:
 	scripts/check-builds
 
-# That what is built asks for no newer glibc than README.md promises.
+# Checks that the binaries need no newer glibc than README.md promises.
 check-glibc: build
 	scripts/check-glibc
 
-# That programs linked with the C libraries before still find what they were linked with.
+# Checks that programs linked with earlier C libraries still find all symbols.
 check-abi: build
 	scripts/check-abi
 
-# Licences, sources and known faults of the crates that it is built from, by cargo-deny where that is installed.
+# Checks licences, sources and known faults of the dependencies with cargo-deny, if that is installed.
 deny:
 	scripts/deny
 
-# The example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws the picture to which README links.
+# Runs the example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws the picture to which README links.
 demo:
 	@scripts/setup demo
 	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib
@@ -228,8 +229,8 @@ demo:
 bench: build
 	scripts/bench $(BUILT)/sovia
 
-# How Sovia stands to the bare ring and to TCP, stored; and the same of now, beside what is stored. Ratios of one
-# run, with their spread: no difference fails. Some minutes; RUNS=n for fewer.
+# Store the ratios of Sovia to the bare ring and to TCP, and compare new ones with the stored ones. Each ratio is
+# of one run, and is printed with its spread. No difference fails. Takes some minutes; RUNS=n changes the runs.
 BASELINE ?= bench/baseline.jsonl
 baseline: build
 	scripts/baseline $(BUILT)/sovia >$(TARGET)/baseline.jsonl
@@ -239,22 +240,22 @@ compare: build
 	scripts/baseline $(BUILT)/sovia >$(TARGET)/compared.jsonl
 	$(BUILT)/sovia bench compare $(BASELINE) $(TARGET)/compared.jsonl
 
-# Real programs over TCP and over Sovia, checked and measured; those of `scripts/matrix --programs` that are installed.
+# Checks and measures real programs over TCP and over Sovia: those of `scripts/matrix --programs` that are installed.
 # PAGE=docs/research/matrix.md writes the table to that page as well.
 ROUNDS ?= 3
 matrix: build
 	scripts/matrix $(if $(PAGE),--page $(PAGE)) $(BUILT)/sovia $(ROUNDS)
 
-# The same loads over Sovia alone, their processes stopped and killed at random moments, for so many minutes.
+# Runs the same loads over Sovia alone for MINUTES, and stops and kills their processes at random moments.
 MINUTES ?= 60
 faults: build
 	scripts/faults $(BUILT)/sovia $(MINUTES) $(SEED)
 
-# FTP's programs with SOCK_VIA for the data connection, from Debian's source, for the tests and `sovia bench ftp`.
+# Builds Debian's FTP programs with SOCK_VIA for the data connection, for the tests and `sovia bench ftp`.
 papers-ftp: build
 	scripts/papers-ftp $(TARGET)
 
-# The documentation as a book, by mdBook, with the report of `make papers` if there is one.
+# Builds the documentation as a book with mdBook, with the report of `make papers` if there is one.
 book:
 	scripts/book $(TARGET)
 
