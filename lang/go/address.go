@@ -29,7 +29,7 @@ package sovia
 //     return sizeof to->v6;
 // }
 //
-// /* Bytes of the address, 0 for one that is none of the Internet's. */
+// /* Returns the number of bytes of the address, 0 if it is not an IP address. */
 // static int sovia_ip(const union sovia_address *from, void *ip, uint16_t *port, uint32_t *scope) {
 //     *scope = 0;
 //     if (from->any.sa_family == AF_INET) {
@@ -55,7 +55,7 @@ import (
 	"unsafe"
 )
 
-// encoded returns an address as libsovia's calls take it.
+// encoded returns the address as the calls of libsovia take it.
 func encoded(a *net.TCPAddr) (*C.union_sovia_address, C.socklen_t) {
 	to := new(C.union_sovia_address)
 	ip := a.IP
@@ -66,7 +66,7 @@ func encoded(a *net.TCPAddr) (*C.union_sovia_address, C.socklen_t) {
 	return to, C.sovia_v6(to, unsafe.Pointer(&v6[0]), C.uint16_t(a.Port), C.uint32_t(scope(a.Zone)))
 }
 
-// decoded returns the address that a call has told of; nil for none.
+// decoded returns the address that a call has filled in, or nil if there is none.
 func decoded(from *C.union_sovia_address) *net.TCPAddr {
 	ip := make(net.IP, 16)
 	var port C.uint16_t
@@ -96,14 +96,14 @@ func scope(zone string) int {
 	return number
 }
 
-// connect begins to connect, and returns how that went if it is known already.
+// connect begins to connect. It returns EINPROGRESS if the result is not known yet.
 func (s *socket) connect(to *net.TCPAddr) error {
 	address, length := encoded(to)
 	_, err := s.call(func() (C.ssize_t, error) {
 		done, err := C.sov_connect(s.fd, (*C.struct_sockaddr)(unsafe.Pointer(address)), length)
 		return C.ssize_t(done), err
 	})
-	// Interrupted, it goes on all the same.
+	// The attempt continues in spite of the signal.
 	if err == syscall.EINTR {
 		return syscall.EINPROGRESS
 	}
@@ -153,13 +153,13 @@ func (s *socket) address(ask func(*C.struct_sockaddr, *C.socklen_t) (C.int, erro
 	return nil
 }
 
-// accepted takes one connection over that has come, or returns EAGAIN.
+// accepted accepts a connection, or returns EAGAIN.
 func (s *socket) accepted() (C.ssize_t, error) {
 	fd, err := C.sov_accept4(s.fd, nil, nil, C.SOCK_NONBLOCK|C.SOCK_CLOEXEC)
 	return C.ssize_t(fd), err
 }
 
-// failure is what a socket that was connecting has to say.
+// failure returns the error of a socket that was connecting.
 func (s *socket) failure() error {
 	code, err := s.number(C.SOL_SOCKET, C.SO_ERROR)
 	if err != nil || code == 0 {

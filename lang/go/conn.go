@@ -25,30 +25,32 @@ import (
 	"unsafe"
 )
 
-// Conn is a connection. It is a net.Conn, with what net.TCPConn has beyond that for its halves.
+// Conn is a TCP connection. It implements net.Conn and has most of the further methods of
+// net.TCPConn.
 type Conn struct {
 	socket        *socket
 	local, remote net.Addr
-	// One reader and one writer at a time: what one call asks for stays together.
+	// Held by a call, so that the bytes of one Read or Write stay together.
 	reading, writing sync.Mutex
 }
 
 var _ net.Conn = (*Conn)(nil)
 
-// newConn makes a connection of a connected socket, with TCP_NODELAY and keep-alive as package net has them.
+// newConn returns a Conn for a connected socket, and sets TCP_NODELAY and keep-alive as package net does.
 func newConn(s *socket, keepAlive KeepAliveConfig) (*Conn, error) {
 	if err := s.option(C.IPPROTO_TCP, C.TCP_NODELAY, 1); err != nil {
 		s.close()
 		return nil, err
 	}
 	if keepAlive.Enable {
-		// As package net: without it the connection is one all the same.
+		// Package net ignores this error too.
 		s.keepAlive(keepAlive)
 	}
 	return &Conn{socket: s, local: s.localAddr(), remote: s.remoteAddr()}, nil
 }
 
-// Read reads what is there, at least a byte, waiting for it; io.EOF at the end.
+// Read waits for at least one byte and reads the bytes that have arrived. At the end of the stream
+// it returns io.EOF.
 func (c *Conn) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -69,7 +71,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return count, nil
 }
 
-// Write writes all of b, waiting for room.
+// Write writes all of b. It waits while the peer is behind.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -92,15 +94,16 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 }
 
-// Close closes the connection. Calls that wait return net.ErrClosed; what was written still arrives.
+// Close closes the connection. Blocked calls return net.ErrClosed. The peer still receives all
+// written bytes.
 func (c *Conn) Close() error {
 	return c.failed("close", c.socket.close())
 }
 
-// CloseRead ends what comes; CloseWrite ends what goes: the peer reads io.EOF behind it.
+// CloseRead shuts down the reading side of the connection.
 func (c *Conn) CloseRead() error { return c.shutdown(C.SHUT_RD) }
 
-// CloseWrite ends what goes: the peer reads io.EOF behind what was written.
+// CloseWrite shuts down the writing side. The peer reads all written bytes, then io.EOF.
 func (c *Conn) CloseWrite() error { return c.shutdown(C.SHUT_WR) }
 
 func (c *Conn) shutdown(how C.int) error {
@@ -111,13 +114,13 @@ func (c *Conn) shutdown(how C.int) error {
 	return c.failed("close", named("sov_shutdown", err))
 }
 
-// LocalAddr returns this end's address, a *net.TCPAddr.
+// LocalAddr returns the local address, a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the peer's address, a *net.TCPAddr.
+// RemoteAddr returns the remote address, a *net.TCPAddr.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// SetDeadline sets the deadlines of reads and writes; the zero time is none.
+// SetDeadline sets the read and write deadlines. A zero value means no deadline.
 func (c *Conn) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
 		return err
@@ -125,10 +128,10 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline sets the deadline of reads, of those that wait now as well.
+// SetReadDeadline sets the deadline for future Read calls and any currently blocked Read call.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.socket.readBy, t) }
 
-// SetWriteDeadline sets the deadline of writes, of those that wait now as well.
+// SetWriteDeadline sets the deadline for future Write calls and any currently blocked Write call.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.socket.writeBy, t) }
 
 func (c *Conn) setDeadline(d *deadline, t time.Time) error {
@@ -141,13 +144,14 @@ func (c *Conn) setDeadline(d *deadline, t time.Time) error {
 	}
 }
 
-// SetNoDelay switches TCP_NODELAY, which is on to begin with: off, small writes are combined.
+// SetNoDelay sets TCP_NODELAY, which is on by default. If it is off, small writes are combined.
 func (c *Conn) SetNoDelay(noDelay bool) error {
 	return c.failed("set", c.socket.option(C.IPPROTO_TCP, C.TCP_NODELAY, truth(noDelay)))
 }
 
-// SetLinger says what Close does with bytes that the peer has not taken: negative, they are sent behind it (the default); zero, they
-// are dropped and the connection is reset; else Close waits so many seconds at most.
+// SetLinger sets what Close does with bytes that the peer has not acknowledged. If seconds is negative (the default),
+// they are sent in the background. If it is zero, they are discarded and the connection is reset. If it is positive,
+// Close waits at most that long.
 func (c *Conn) SetLinger(seconds int) error {
 	_, err := c.socket.call(func() (C.ssize_t, error) {
 		done, err := C.sovia_set_linger(c.socket.fd, C.int(seconds))
@@ -156,27 +160,28 @@ func (c *Conn) SetLinger(seconds int) error {
 	return c.failed("set", named("sov_setsockopt", err))
 }
 
-// SetReadBuffer sets the size of the kernel's buffer of what has come.
+// SetReadBuffer sets the size of the kernel's receive buffer.
 func (c *Conn) SetReadBuffer(bytes int) error {
 	return c.failed("set", c.socket.option(C.SOL_SOCKET, C.SO_RCVBUF, C.int(bytes)))
 }
 
-// SetWriteBuffer sets the size of the kernel's buffer of what is to go.
+// SetWriteBuffer sets the size of the kernel's send buffer.
 func (c *Conn) SetWriteBuffer(bytes int) error {
 	return c.failed("set", c.socket.option(C.SOL_SOCKET, C.SO_SNDBUF, C.int(bytes)))
 }
 
-// Stats is what is known of a connection.
+// Stats describes the transport of a connection.
 type Stats struct {
-	// OnVI: its bytes move over shared memory, as they do after a few transfers where both ends are on one host.
+	// OnVI reports whether the bytes move over shared memory. They do so after a few transfers if both ends are
+	// on one host.
 	OnVI bool
-	// Reason is why it is on TCP for good; empty if it is not.
+	// Reason says why the connection is on TCP for good. It is empty if the connection is not.
 	Reason string
-	// What went over shared memory.
+	// Counts of bytes and messages over shared memory.
 	BytesSent, MessagesSent, BytesReceived uint64
 }
 
-// Stats tells where the connection runs.
+// Stats returns the state of the connection's transport.
 func (c *Conn) Stats() (Stats, error) {
 	var info C.struct_sov_info
 	_, err := c.socket.call(func() (C.ssize_t, error) {
@@ -198,7 +203,7 @@ func (c *Conn) Stats() (Stats, error) {
 	return stats, nil
 }
 
-// failed says what failed and where, as package net does.
+// failed wraps err in a *net.OpError, as package net does.
 func (c *Conn) failed(operation string, err error) error {
 	if err == nil {
 		return nil

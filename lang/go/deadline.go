@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// deadline is a point in time at which a channel closes: that of those who wait now, and of those who come later.
+// deadline is a time at which a channel closes. Setting it affects calls that wait now, and later ones.
 type deadline struct {
 	mutex sync.Mutex
 	timer *time.Timer
 	over  chan struct{}
 }
 
-// set moves it; zero is never.
+// set moves the deadline. A zero value means no deadline.
 func (d *deadline) set(at time.Time) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if d.timer != nil && !d.timer.Stop() {
-		// It has run, or is about to: it closes the channel that it was made for.
+		// The timer has fired or is about to. Wait until it has closed its channel.
 		<-d.over
 	}
 	d.timer = nil

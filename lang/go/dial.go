@@ -9,30 +9,31 @@ import (
 	"time"
 )
 
-// Dialer connects; its fields mean what those of net.Dialer do.
+// Dialer contains options for connecting. Its fields have the meaning of those of net.Dialer.
 type Dialer struct {
-	// Timeout is the longest time that it takes, and Deadline the latest point in time; zero is none.
+	// Timeout is the maximum time that a dial takes. Deadline is the latest time at which a dial
+	// fails. Zero means no limit.
 	Timeout  time.Duration
 	Deadline time.Time
-	// LocalAddr is this end's address, a *net.TCPAddr; nil lets the kernel choose.
+	// LocalAddr is the local address, a *net.TCPAddr. If it is nil, the kernel chooses an address.
 	LocalAddr net.Addr
-	// KeepAlive is how long the peer is silent before the kernel asks whether it is there; zero is 15 s, negative switches it off. With
-	// KeepAliveConfig.Enable that counts instead.
+	// KeepAlive is the time without data from the peer after which the kernel sends a probe. Zero means 15 seconds, and
+	// a negative value disables probes. KeepAliveConfig.Enable overrides this field.
 	KeepAlive       time.Duration
 	KeepAliveConfig KeepAliveConfig
 }
 
-// Dial connects to an address of network "tcp", "tcp4" or "tcp6", as net.Dial does.
+// Dial connects to an address of network "tcp", "tcp4" or "tcp6", like net.Dial.
 func Dial(network, address string) (net.Conn, error) {
 	return (&Dialer{}).Dial(network, address)
 }
 
-// DialTimeout connects within a time.
+// DialTimeout acts like Dial but takes a timeout.
 func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	return (&Dialer{Timeout: timeout}).Dial(network, address)
 }
 
-// DialContext connects unless the context ends first. It is what http.Transport.DialContext takes.
+// DialContext connects unless the context ends first. Assign it to http.Transport.DialContext.
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&Dialer{}).DialContext(ctx, network, address)
 }
@@ -100,7 +101,7 @@ func (d *Dialer) dial(ctx context.Context, target *net.TCPAddr) (*Conn, error) {
 	return newConn(s, keepAliveOf(d.KeepAlive, d.KeepAliveConfig))
 }
 
-// bindAny binds to this end's address, if it is one of TCP's; none is left to the kernel.
+// bindAny binds to the local address. With a nil *net.TCPAddr, the kernel chooses an address.
 func (s *socket) bindAny(local net.Addr) error {
 	at, ok := local.(*net.TCPAddr)
 	if !ok {
@@ -112,7 +113,7 @@ func (s *socket) bindAny(local net.Addr) error {
 	return s.bind(at)
 }
 
-// over says that a context has ended, as package net does.
+// over returns the error of package net for a context that has ended.
 func over(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return os.ErrDeadlineExceeded
@@ -120,7 +121,7 @@ func over(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// connected waits until it is clear whether the peer has accepted.
+// connected waits until the connection is established or has failed.
 func (s *socket) connected(ctx context.Context) error {
 	for {
 		select {
@@ -131,14 +132,14 @@ func (s *socket) connected(ctx context.Context) error {
 		if err := s.failure(); err != nil {
 			return err
 		}
-		// An edge may be of the time before the call.
+		// The wake-up may be older than the call.
 		if s.remoteAddr() != nil {
 			return nil
 		}
 	}
 }
 
-// resolve returns what an address means, at least one.
+// resolve returns at least one address.
 func resolve(ctx context.Context, network, address string) ([]*net.TCPAddr, error) {
 	family := "ip"
 	switch network {

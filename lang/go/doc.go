@@ -1,16 +1,17 @@
-// Package sovia has net.Conn and net.Listener over libsovia: TCP connections whose bytes move over shared memory where both ends
-// speak Sovia and are on one host, and over the kernel's TCP where not.
+// Package sovia implements net.Conn and net.Listener over libsovia. If both ends of a connection are on one host and
+// use Sovia, its bytes move over shared memory. All other connections use the kernel's TCP.
 //
-// Go makes its system calls itself, so no library can be put before them: a Go program asks for Sovia's sockets. Everything that takes
-// a net.Listener or a dial function works over them, net/http first of all:
+// Go makes its system calls itself, so no preloaded library can accelerate a Go program: the program must use this
+// package. Code that takes a net.Listener or a dial function works with it, such as net/http:
 //
 //	listener, err := sovia.Listen("tcp", "127.0.0.1:8080")
 //	...
 //	http.Serve(listener, handler)
 //
-// The other end may be a program under `sovia run`, one that uses libsovia in any language, or an ordinary TCP program.
+// The other end may be a program under `sovia run`, a program that uses libsovia in any language, or an ordinary TCP
+// program.
 //
-// Built with cgo; libsovia and its header are found by pkg-config.
+// The package needs cgo, and finds libsovia and its header by pkg-config.
 package sovia
 
 // #cgo pkg-config: sovia

@@ -8,37 +8,37 @@ import "C"
 
 import "time"
 
-// What package net takes where a program says nothing.
+// Defaults of package net.
 const (
 	keepAliveIdle     = 15 * time.Second
 	keepAliveInterval = 15 * time.Second
 	keepAliveCount    = 9
 )
 
-// KeepAliveConfig is net.KeepAliveConfig, which Go has since 1.23. Of the times and the count zero means what package net takes (15 s,
-// 15 s, 9), and a negative one what the socket has already.
+// KeepAliveConfig has the fields of net.KeepAliveConfig, which Go has since version 1.23. A zero field means the
+// default of package net (15 s, 15 s, 9). A negative field leaves the socket's value unchanged.
 type KeepAliveConfig struct {
-	// Enable: the kernel asks a peer that has been silent whether it is still there.
+	// Enable makes the kernel probe a silent peer.
 	Enable bool
-	// Idle is how long it is silent before the first question.
+	// Idle is the time without data before the first probe.
 	Idle time.Duration
-	// Interval is the time between questions.
+	// Interval is the time between probes.
 	Interval time.Duration
-	// Count is how many questions go without an answer before the connection is over.
+	// Count is the number of unanswered probes after which the connection has failed.
 	Count int
 }
 
-// SetKeepAlive switches SO_KEEPALIVE, which is on to begin with.
+// SetKeepAlive sets SO_KEEPALIVE, which is on by default.
 func (c *Conn) SetKeepAlive(keepAlive bool) error {
 	return c.failed("set", c.socket.option(C.SOL_SOCKET, C.SO_KEEPALIVE, truth(keepAlive)))
 }
 
-// SetKeepAlivePeriod sets how long the peer is silent before it is asked whether it is there; zero is what package net takes.
+// SetKeepAlivePeriod sets the time without data before the first probe. Zero means the default of package net.
 func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 	return c.failed("set", c.socket.keepAliveTime(C.TCP_KEEPIDLE, d, keepAliveIdle))
 }
 
-// SetKeepAliveConfig sets all of it.
+// SetKeepAliveConfig sets all keep-alive options.
 func (c *Conn) SetKeepAliveConfig(config KeepAliveConfig) error {
 	return c.failed("set", c.socket.keepAlive(config))
 }
@@ -63,7 +63,7 @@ func (s *socket) keepAlive(config KeepAliveConfig) error {
 	return s.option(C.IPPROTO_TCP, C.TCP_KEEPCNT, C.int(count))
 }
 
-// keepAliveTime sets an option that counts seconds, of which there is one at least.
+// keepAliveTime sets an option in seconds, rounded up.
 func (s *socket) keepAliveTime(name C.int, d, usual time.Duration) error {
 	if d == 0 {
 		d = usual
@@ -74,8 +74,8 @@ func (s *socket) keepAliveTime(name C.int, d, usual time.Duration) error {
 	return s.option(C.IPPROTO_TCP, name, C.int((d+time.Second-1)/time.Second))
 }
 
-// keepAliveOf is what a Dialer or a ListenConfig means by its two fields: a negative time for which there is no configuration leaves
-// the socket as it is.
+// keepAliveOf returns the configuration that the two fields of a Dialer or ListenConfig stand for. If no
+// configuration is enabled, a negative time leaves the socket unchanged.
 func keepAliveOf(idle time.Duration, config KeepAliveConfig) KeepAliveConfig {
 	if !config.Enable && idle >= 0 {
 		return KeepAliveConfig{Enable: true, Idle: idle}

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Connections that wait to be accepted, as the system allows at most.
+// Length of the queue of connections to accept; the system may allow fewer.
 const backlog = 4096
 
-// Listener is a net.Listener whose connections are of this package.
+// Listener is a net.Listener that accepts connections of this package.
 type Listener struct {
 	socket    *socket
 	at        net.Addr
@@ -25,20 +25,20 @@ type Listener struct {
 
 var _ net.Listener = (*Listener)(nil)
 
-// ListenConfig says what connections that are accepted begin with; its fields mean what those of net.ListenConfig do.
+// ListenConfig contains options for listening. Its fields have the meaning of those of net.ListenConfig.
 type ListenConfig struct {
-	// KeepAlive is how long the peer is silent before the kernel asks whether it is there; zero is 15 s, negative switches it off. With
-	// KeepAliveConfig.Enable that counts instead.
+	// KeepAlive is the time without data from the peer after which the kernel sends a probe. Zero means 15 seconds, and
+	// a negative value disables probes. KeepAliveConfig.Enable overrides this field.
 	KeepAlive       time.Duration
 	KeepAliveConfig KeepAliveConfig
 }
 
-// Listen listens at an address of network "tcp", "tcp4" or "tcp6", as net.Listen does.
+// Listen listens on an address of network "tcp", "tcp4" or "tcp6", like net.Listen.
 func Listen(network, address string) (net.Listener, error) {
 	return (&ListenConfig{}).Listen(context.Background(), network, address)
 }
 
-// Listen listens at an address of network "tcp", "tcp4" or "tcp6". The context is of the look-up of the address.
+// Listen listens on an address of network "tcp", "tcp4" or "tcp6". The context limits the lookup of the address.
 func (c *ListenConfig) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	targets, err := resolve(ctx, network, address)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *ListenConfig) Listen(ctx context.Context, network, address string) (net
 	if err == nil {
 		return l, nil
 	}
-	// Every address of a host: where there is no IPv6, those of IPv4.
+	// All addresses of the host: those of IPv4 if there is no IPv6.
 	if network == "tcp" && targets[0].IP.Equal(net.IPv6zero) && errors.Is(err, syscall.EAFNOSUPPORT) {
 		if l, err := c.listen(&net.TCPAddr{IP: net.IPv4zero, Port: targets[0].Port}); err == nil {
 			return l, nil
@@ -75,7 +75,7 @@ func (c *ListenConfig) listen(at *net.TCPAddr) (*Listener, error) {
 	return &Listener{socket: s, at: s.localAddr(), keepAlive: keepAlive}, nil
 }
 
-// Accept waits for the next connection.
+// Accept waits for and returns the next connection.
 func (l *Listener) Accept() (net.Conn, error) {
 	s := l.socket
 	for {
@@ -86,7 +86,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, l.failed("accept", err)
 		}
-		// There may be more, and another goroutine that waits for them.
+		// More connections may be waiting, and another goroutine may wait for them.
 		signal(s.canRead)
 		taken, err := newSocket(C.int(fd))
 		if err != nil {
@@ -94,20 +94,20 @@ func (l *Listener) Accept() (net.Conn, error) {
 		}
 		conn, err := newConn(taken, l.keepAlive)
 		if err != nil {
-			// It has ended already.
+			// The connection has ended already.
 			continue
 		}
 		return conn, nil
 	}
 }
 
-// Close closes the listener. Calls of Accept return net.ErrClosed; connections that were accepted stay.
+// Close stops listening. Blocked Accept calls return net.ErrClosed. Accepted connections stay open.
 func (l *Listener) Close() error { return l.failed("close", l.socket.close()) }
 
-// Addr returns the address, a *net.TCPAddr.
+// Addr returns the listener's address, a *net.TCPAddr.
 func (l *Listener) Addr() net.Addr { return l.at }
 
-// SetDeadline sets the deadline of Accept; the zero time is none.
+// SetDeadline sets the deadline of Accept. A zero value means no deadline.
 func (l *Listener) SetDeadline(t time.Time) error {
 	select {
 	case <-l.socket.closed:

@@ -16,7 +16,7 @@ package sovia
 //     return sov_epoll_ctl(epfd, EPOLL_CTL_DEL, fd, &event);
 // }
 //
-// /* Tokens and events apart: Go has no packed structures. */
+// /* Splits each event into a token and flags, because Go has no packed structures. */
 // static int sovia_wait(int epfd, uint64_t *tokens, uint32_t *events, int count) {
 //     struct epoll_event found[128];
 //     int some = sov_epoll_wait(epfd, found, count < 128 ? count : 128, -1);
@@ -35,17 +35,18 @@ import (
 )
 
 const (
-	// What wakes a reader and a writer. What ends a connection wakes both.
+	// Events that wake a reader and a writer. The end of a connection wakes both.
 	readable = C.EPOLLIN | C.EPOLLRDHUP | C.EPOLLHUP | C.EPOLLERR
 	writable = C.EPOLLOUT | C.EPOLLHUP | C.EPOLLERR
-	// News that are taken at a time.
+	// Number of events that one call takes.
 	batch = 128
 )
 
-// poller waits for news of every socket of this process, in a thread of its own, and wakes the goroutines that wait for them.
+// poller waits in its own goroutine for the events of all sockets of the process, and wakes the goroutines that wait
+// for them.
 //
-// Sockets join edge-triggered, in both directions, and a wake-up is a token in a channel that has room for one. So a goroutine that
-// has seen EAGAIN finds the token of whatever came after that.
+// Sockets are registered edge-triggered, for both directions. A wake-up is a token in a channel of capacity one. So a
+// goroutine that has seen EAGAIN finds a token for any later event.
 type poller struct {
 	fd      C.int
 	mutex   sync.Mutex
@@ -59,7 +60,7 @@ var (
 	makePoll sync.Once
 )
 
-// poll returns the process's poller, which begins with its first socket and stays.
+// poll returns the process's poller. The first socket starts the poller, and it never ends.
 func poll() (*poller, error) {
 	makePoll.Do(func() {
 		fd, err := C.sov_epoll_create1(C.EPOLL_CLOEXEC)
@@ -81,12 +82,12 @@ func (p *poller) run() {
 			if err == syscall.EINTR {
 				continue
 			}
-			// The descriptor is this package's own and is never closed.
+			// The descriptor belongs to this package and is never closed.
 			panic(os.NewSyscallError("sov_epoll_wait", err))
 		}
 		p.mutex.Lock()
 		for i := 0; i < int(count); i++ {
-			// One that has been closed meanwhile is not there any more.
+			// A socket that has been closed meanwhile is no longer in the map.
 			if s := p.sockets[uint64(tokens[i])]; s != nil {
 				s.wake(uint32(events[i]))
 			}

@@ -15,20 +15,20 @@ import (
 	"unsafe"
 )
 
-// socket is a descriptor of libsovia's that does not block. Goroutines wait for it by the poller.
+// socket is a non-blocking socket of libsovia. Goroutines wait for it through the poller.
 type socket struct {
 	fd    C.int
 	token uint64
-	// Held for reading around each call, so that the descriptor is not closed, and its number not another's, during one.
+	// Read-locked around each call, so that a close cannot give the descriptor's number to another file during the call.
 	open     sync.RWMutex
 	isClosed bool
 	closed   chan struct{}
-	// Which way there may be news.
+	// Directions in which there may be events.
 	canRead, canWrite chan struct{}
 	readBy, writeBy   deadline
 }
 
-// newSocket takes a descriptor over, and closes it where it fails.
+// newSocket takes ownership of the descriptor, and closes it on failure.
 func newSocket(fd C.int) (*socket, error) {
 	s := &socket{
 		fd:       fd,
@@ -49,7 +49,7 @@ func newSocket(fd C.int) (*socket, error) {
 	return s, nil
 }
 
-// openSocket makes a SOCK_VIA socket for addresses of that kind.
+// openSocket makes a SOCK_VIA socket of the address family of ip.
 func openSocket(ip net.IP) (*socket, error) {
 	domain := C.int(C.AF_INET6)
 	if ip.To4() != nil {
@@ -78,7 +78,7 @@ func signal(to chan struct{}) {
 	}
 }
 
-// call makes a call that does not block, on a descriptor that stays open meanwhile.
+// call makes a non-blocking call while the descriptor is kept open.
 func (s *socket) call(what func() (C.ssize_t, error)) (int, error) {
 	s.open.RLock()
 	defer s.open.RUnlock()
@@ -92,7 +92,8 @@ func (s *socket) call(what func() (C.ssize_t, error)) (int, error) {
 	return int(count), nil
 }
 
-// until repeats a call until it has something to say, the deadline has passed or the socket is closed.
+// until repeats a call until it does not return EAGAIN, the deadline has passed, or the socket is
+// closed.
 func (s *socket) until(name string, news chan struct{}, by *deadline, what func() (C.ssize_t, error)) (int, error) {
 	for {
 		over := by.wait()
@@ -113,7 +114,7 @@ func (s *socket) until(name string, news chan struct{}, by *deadline, what func(
 		}
 		select {
 		case <-news:
-			// Only one token is there for all that wait: the next one looks as well.
+			// One token wakes one waiting goroutine, so the call is repeated at once.
 		case <-over:
 			return 0, os.ErrDeadlineExceeded
 		case <-s.closed:
@@ -157,7 +158,7 @@ func (s *socket) number(level, name C.int) (int, error) {
 	return int(value), named("sov_getsockopt", err)
 }
 
-// named says which call failed.
+// named adds the name of the failed call to err.
 func named(call string, err error) error {
 	if err == nil || err == net.ErrClosed {
 		return err
