@@ -3,8 +3,8 @@
 --     wireshark -X lua_script:tools/wireshark/sovia.lua
 --     tshark    -X lua_script:tools/wireshark/sovia.lua -r capture.pcapng
 --
--- It checks a frame in the order in which Sovia's receiver does (crates/core/link/src/wire) and gives the same reason for
--- one that is refused: a test compares the two.
+-- The dissector checks a frame in the same order as Sovia's receiver (crates/core/link/src/wire), and gives the same
+-- reason for a refused frame. A test compares the two.
 
 local bit = bit or bit32
 
@@ -244,7 +244,7 @@ local function illegal(field)
     refuse("the frame's field `" .. field .. "` has an illegal value")
 end
 
--- What has not been read of the bytes before `finish`.
+-- Reads the bytes before `finish` from the front.
 local Reader = {}
 Reader.__index = Reader
 
@@ -274,7 +274,7 @@ function Reader:uint(tree, field, count)
     return range:uint(), tree:add(field, range)
 end
 
--- As `uint`, for eight bytes; the value is a UInt64.
+-- Like `uint`, for eight bytes; the value is a UInt64.
 function Reader:uint64(tree, field)
     local range = self:take(8)
     return range:uint64(), tree:add(field, range)
@@ -518,7 +518,7 @@ local function is_none(range)
     return range:uint64() == UInt64(0)
 end
 
--- What is said about a connection that is to be. `to` and `from` are the header's ranges.
+-- Dissects a frame that sets up a connection. `to` and `from` are the header's ranges.
 local function meeting(kind, reader, tree, to, from)
     local said, legal
     if kind == REQUEST then
@@ -783,7 +783,8 @@ local function looks_like_frame(tvb)
         and length >= HEADER and length <= tvb:reported_len()
 end
 
--- Dissects one frame; returns its length, as far as it can be told, and what the info column says.
+-- Dissects one frame. Returns the frame's length, as far as it is known, and the text for the info
+-- column.
 local function dissect_frame(tvb, root)
     local length = tvb:reported_len()
     if tvb:captured_len() >= HEADER then
@@ -810,7 +811,8 @@ local function dissect_frame(tvb, root)
     return length, said, tree
 end
 
--- Where the next frame begins behind zeros, by which a frame becomes as long as those beside it; `at` if there are none.
+-- Returns the start of the next frame behind padding of zeros, or `at` if there is none. Frames are padded to the
+-- length of their neighbours.
 local function after_padding(tvb, tree, at)
     local next, ends = at, tvb:captured_len()
     while next < ends and tvb(next, 1):uint() == 0 do
@@ -823,7 +825,7 @@ local function after_padding(tvb, tree, at)
     return at
 end
 
--- Where segments are cut by a device, a capture on the sender's side has many frames in one datagram.
+-- If a device cuts segments, a capture on the sender's side has many frames in one datagram.
 function sovia.dissector(tvb, pinfo, root)
     if tvb:captured_len() == 0 then
         return 0

@@ -1,7 +1,7 @@
-//! Holds the modules of a crate to an order: each imports only what is below it.
+//! Checks the order of a crate's modules: each module imports only modules in lower layers.
 //!
-//! The order is declared in a test of the crate. A module that reaches for another one in its own layer or
-//! above would be the beginning of a circle, in which nothing can be read, tested or changed alone.
+//! A test of the crate declares the order. An import from the own layer or a higher one could begin a
+//! cycle of modules. Such modules cannot be read, tested or changed one by one.
 
 mod mention;
 mod source;
@@ -29,8 +29,8 @@ pub fn check(manifest_dir: &str, layers: &[&[&str]], known: &[(&str, &str)]) {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
-/// Compares where a crate mentions a name (another crate's, or one of its own) with where it may: in those modules at
-/// the root, and those files relative to its sources, each of which does.
+/// Checks that a crate mentions `name` (another crate, or one of its own modules) in exactly these places. A place is
+/// a module at the root, or a file relative to the crate's sources.
 ///
 /// # Panics
 /// With all faults, if there are any; if the crate's sources cannot be read.
@@ -59,7 +59,7 @@ fn layer(layers: &[&[&str]], module: &str) -> Option<usize> {
     layers.iter().position(|layer| layer.contains(&module))
 }
 
-/// What is wrong with a tree of sources, by a list of layers.
+/// Returns the faults of a tree of sources, for a list of layers.
 fn faults_of(tree: &Tree, layers: &[&[&str]]) -> Vec<String> {
     let mut faults = Vec::new();
     let listed: Vec<&str> = layers.iter().flat_map(|layer| layer.iter().copied()).collect();

@@ -40,7 +40,8 @@ pub(crate) fn is_in(file: &str, place: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest == ".rs" || rest.starts_with('/'))
 }
 
-/// What is wrong with a name's mentions in some files, where only those places may have any.
+/// Returns the faults in the mentions of `name`: mentions outside of `places`, and places without a
+/// mention.
 pub(crate) fn faults<'f>(
     files: impl IntoIterator<Item = (&'f str, &'f str)>,
     name: &str,

@@ -1,5 +1,5 @@
-//! What the files of a crate import from each other, read off their tokens: so comments and strings
-//! are none, and what stands in a macro is seen like everything else.
+//! Reads the imports between the files of a crate from the files' tokens. So comments and strings
+//! do not count, and code in macros does.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(crate) struct Import {
     pub(crate) to: String,
 }
 
-/// What `lib.rs` has besides modules.
+/// Names at the crate's root besides modules.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Root {
     /// Types, functions and macros that it defines.
@@ -66,7 +66,7 @@ impl Tree {
         self.modules.iter().map(String::as_str).collect()
     }
 
-    /// What is defined beside them.
+    /// Returns the names at the root besides modules.
     pub(crate) fn root(&self) -> &Root {
         &self.root
     }
@@ -77,13 +77,13 @@ impl Tree {
         passed_on.map_or(name, String::as_str)
     }
 
-    /// What they import.
+    /// Returns the imports of all files.
     pub(crate) fn imports(&self) -> &[Import] {
         &self.imports
     }
 }
 
-/// What begins the definition of something that has a name.
+/// Keywords that begin the definition of a named item.
 const KINDS: [&str; 7] = ["fn", "type", "struct", "enum", "const", "static", "trait"];
 
 /// The names in each `pub use module::…;`, with the module.

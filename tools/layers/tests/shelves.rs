@@ -38,7 +38,7 @@ const SHELVES: &[&[&str]] = &[
     &["sovia-nic", "via-conformance"],
     &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control", "sovia-board"],
     &["sovia-sockets"],
-    // What programs call.
+    // Libraries and interfaces that programs call.
     &[
         "sovia-unwinder",
         "sovia",
@@ -80,7 +80,7 @@ fn workspace() -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn each_crate_uses_only_what_is_below_it() {
+fn crates_use_only_crates_on_lower_shelves() {
     let workspace = workspace();
     let mut faults = Vec::new();
     for (name, needs) in &workspace {
