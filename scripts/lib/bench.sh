@@ -16,8 +16,10 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 
-# wrong WHAT: a result that no stack may give, such as other bytes than were sent. failed WHAT: none, or a part of it,
-# as where a process has died. Either costs the row its figure, and the script its good end.
+# wrong WHAT: reports a result that no stack may give, such as other bytes than were sent.
+#
+# failed WHAT: reports a missing or partial result, such as after the death of a process. After either call, the row has no figure, and the script
+# fails.
 wrong() { complain WRONG "$*"; }
 failed() { complain FAILED "$*"; }
 complain() {
@@ -131,9 +133,9 @@ port() {
     done
 }
 
-# compare NAME COMMAND ARGUMENT...: the first argument, HOW, is put in. Prints for each stack the median over
-# the rounds, with least and most, and the median of the rounds' quotients of Sovia and each other stack. The same goes to
-# `$folder/table`, with tabs. Fails if there was a complaint, or no figure.
+# compare NAME COMMAND ARGUMENT...: runs COMMAND with the stack's name (HOW) as its first argument. Prints for each
+# stack the median, least and greatest result over the rounds. Prints the median of the rounds' ratios of Sovia to
+# each other stack. Writes the same to `$folder/table`, with tabs. Fails if there was a complaint, or no figure.
 compare() {
     local name=$1 command=$2 how round
     shift 2
@@ -141,7 +143,8 @@ compare() {
     : >"$folder/complaints"
     for round in $(seq "$rounds"); do
         for how in "${stacks[@]}"; do
-            # Not in a pipe: what it starts is to be known here, and ended if this ends.
+            # Not in a pipe, because a pipe runs the command in a subshell, and this shell must know
+            # the servers that it starts.
             "$command" "$how" "$@" >"$folder/figure"
             [ -s "$folder/figure" ] || [ -s "$folder/complaints" ] || failed 'no figure'
             sed "s/^/$round $how /" "$folder/figure" >>"$folder/figures"

@@ -55,13 +55,14 @@ driver = "overlay"
 graphroot = "$2/graph"
 runroot = "$1/store"
 CONF
-    # Control groups limit what containers use, and have no part in who meets whom: left out, since a machine may lack them.
+    # Control groups limit resources, and do not affect which programs reach each other. Leave them out, because a
+    # machine may lack them.
     printf '#!/bin/sh\nexec %s --cgroup-manager=disabled "$@"\n' "$(command -v crun)" >"$1/crun"
     chmod 755 "$1/crun"
     chmod -R a+rX "$1"
 }
 
-# built: runs the commands of docs/howto/containers.md. No registry is asked, and the packages are there.
+# built: runs the commands of docs/howto/containers.md, with local packages and without a registry.
 built() (
     set -e
     make() { :; }
@@ -69,7 +70,8 @@ built() (
     eval "$(commands docs/howto/containers.md scripts/try-containers | sed "s|target/packages|$target/packages|")"
 )
 
-# What the recipes start from, by the project's own Containerfile and the recipe for images of others.
+# Makes the images that the recipes start from, by the project's own Containerfile and by the recipe
+# for other images.
 images() {
     {
         tar -C "$root" -c . | podman import -q - localhost/debian && built
@@ -151,7 +153,7 @@ needs_pods() {
     podman pod rm -f -t 0 probe
 }
 
-# That many reports of `sovia run -v` speak of connections on VIs.
+# are_accelerated COUNT: checks that COUNT reports of `sovia run -v` list connections on VIs.
 are_accelerated() {
     local reports
     reports=$(grep -acE 'sovia: accelerated: [1-9][0-9]* end' "$log") || true
@@ -170,13 +172,13 @@ leaves_nothing() {
     }
 }
 
-# What a container says, until it ends.
+# follow CONTAINER: prints the container's output until it ends.
 follow() {
     timeout 300 podman wait "$1"
     podman logs "$1"
 }
 
-# with_agent COMMAND…: while the host's agent runs.
+# with_agent COMMAND…: runs COMMAND while the host's agent runs.
 with_agent() {
     "$target/release/sovia" agent &
     local agent=$! status=0

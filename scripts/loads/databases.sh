@@ -13,7 +13,7 @@ postgres_at() {
     chmod 777 "$folder"
     serve "$1" "$2" postgres -D "$folder/postgres" -p "$2" -h 127.0.0.1 -k "$folder" -c fsync=off
     sql=(-h 127.0.0.1 -p "$2" -d postgres)
-    # It listens before it answers.
+    # postgres listens before it can answer.
     for tries in $(seq 100); do
         ! over tcp pg_isready -q "${sql[@]}" || return 0
         sleep 0.1
@@ -33,7 +33,7 @@ postgres() {
         failed "pgbench: $(tail -2 "$folder/pgbench.log")"
     over "$how" pgbench -c 4 -T 3 "${@:2}" "${sql[@]::4}" postgres 2>&1 |
         sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p'
-    # What each transaction adds to an account it adds to a branch, a teller and the history.
+    # Each transaction adds the same amount to an account, a branch, a teller and the history.
     equal 'sums' "$(over "$how" psql -At "${sql[@]}" -c "select count(*), sum(abalance) = (select sum(bbalance) from pgbench_branches),
         sum(abalance) = coalesce((select sum(delta) from pgbench_history), 0) from pgbench_accounts")" '500000|t|t'
     stop INT
@@ -78,7 +78,7 @@ maria() {
     over "$how" sysbench "${options[@]}" --threads="$3" --time=3 "$2" run >"$folder/sysbench.log" 2>&1
     ! grep -q FATAL "$folder/sysbench.log" || failed "$(grep FATAL "$folder/sysbench.log" | head -3)"
     sed -n 's/.*queries: .*(\([0-9.]*\) per sec.*/\1/p' "$folder/sysbench.log"
-    # What it says itself of a table is what comes to a client.
+    # The rows that the server itself prints must be those that a client gets.
     over "$how" mariadb --no-defaults -N -u s -h 127.0.0.1 -P "$at" --skip-ssl sbtest \
         -e 'select id, k, c, pad from sbtest1 order by id' >"$folder/there" 2>>"$folder/errors"
     mariadb -N -u root -S "$folder/maria.sock" sbtest -e 'select id, k, c, pad from sbtest1 order by id' \

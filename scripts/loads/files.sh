@@ -3,7 +3,8 @@
 subject Files
 packages+=(rsync git openssh-server openssh-client socat netcat-openbsd)
 
-# As a user who has no rights to give up: connections of one that gives some up are on TCP from then on.
+# Runs rsync as an unprivileged user, because connections of a process that drops privileges stay on
+# TCP.
 rsync_file() {
     local how=$1 at begun AS=
     at=$(port)
@@ -74,7 +75,7 @@ socat_file() {
     rate 256 "$folder/file256" "$folder/copy" "$begun"
 }
 
-# It writes what it gets to its output, where the log of a server goes.
+# nc writes received bytes to its output, which is the server's log.
 nc_file() {
     local how=$1 at begun
     at=$(port)

@@ -1,11 +1,11 @@
-# What languages have of their own: servers of pages, and what passes objects between their processes.
+# Servers and message libraries of programming languages.
 # shellcheck shell=bash disable=SC2034,SC2154
 subject Languages
 packages+=(python3 python3-uvicorn python3-distributed nodejs default-jdk-headless libnetty-java erlang-base erlang-inets
     ruby ruby-webrick php-cli php-fpm golang-go wrk curl)
 
-# page HOW COMMAND...: pages that say hello, by a server whose last argument is its port. Those that send a head and a body
-# in two pieces are told TCP_NODELAY: otherwise TCP's figure is that of the other end's delayed acknowledgements.
+# page HOW COMMAND...: requests small pages from a server whose last argument is its port. Servers that send head and
+# body in two pieces use TCP_NODELAY. Without it, TCP's figure would be the time of delayed acknowledgements.
 page() {
     local how=$1 at
     at=$(port)

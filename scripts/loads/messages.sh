@@ -15,7 +15,7 @@ mosquitto_messages() {
     sleep 0.5
     seq 20000 >"$folder/published"
     begun=$EPOCHREALTIME
-    # It looks for a broker that has died for ever, over any stack.
+    # mosquitto_pub never stops looking for a broker that has died, over any stack.
     over "$how" timeout 60 mosquitto_pub -p "$at" -t matrix -q 1 -l <"$folder/published"
     wait $listener
     figure=$(since "$begun" 20000)
@@ -23,8 +23,8 @@ mosquitto_messages() {
     stop
 }
 
-# pair HOW PROGRAM ARGUMENT...: one of these programs serves, and asks; the client prints the figure, and what is not as
-# it was sent, on standard error, as "differs".
+# pair HOW PROGRAM ARGUMENT...: runs PROGRAM as server and as client. The client prints the figure, and on standard
+# error "differs" for each message that has changed on its way.
 pair() {
     local how=$1 at
     at=$(port)

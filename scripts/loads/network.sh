@@ -1,5 +1,5 @@
-# Programs that measure networks, message passing between processes of a computation, and programs that no library can be
-# loaded into, which stay on TCP with their peers.
+# Programs that measure networks, message passing between the processes of a computation, and programs that cannot
+# load a library. The last ones stay on TCP with their peers.
 # shellcheck shell=bash disable=SC2034,SC2154
 subject Network
 packages+=(iperf3 sockperf netpipe-tcp openmpi-bin libopenmpi-dev gcc)
@@ -15,8 +15,8 @@ iperf() {
     stop
 }
 
-# Round trips per second, by their latency. sockperf has room for 600,000 a second and fails where there are more: it is to
-# begin no more than that.
+# Prints round trips per second, computed from the latency. The rate is limited, because sockperf fails if there are
+# more than 600,000 messages a second.
 ping_pong() {
     local how=$1 at
     at=$(port)

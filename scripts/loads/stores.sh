@@ -41,7 +41,7 @@ redis_file() {
     before=$(redis_content "$how" "$at")
     stop
     redis_server "$how" "$at" --appendonly yes
-    # It listens before it has read the file.
+    # Redis listens before it has read the file.
     until_is "$before" redis_content "$how" "$at" || equal 'after a restart' "$(redis_content "$how" "$at")" "$before"
     stop
     rm -rf "$folder/redis.$at"
@@ -72,7 +72,7 @@ redis_replica() {
     redis_server "$how" $((at + 1)) --replicaof 127.0.0.1 "$at"
     until_is $'up\r' redis_link "$how" $((at + 1)) || { failed 'the replica has not met its master' && return; }
     requests "$how" "$at" 200000 -t set -c 50 -r 100000 -d 100
-    # It waits for what was written on its own connection, and so for all before that.
+    # WAIT waits for the replica to have this connection's last write, and so all earlier writes.
     [ "$(printf 'set last 1\nwait 1 60000\n' | ask_redis "$how" "$at" | tail -1)" = 1 ] || failed 'the replica has not got all'
     equal 'replica' "$(redis_content "$how" $((at + 1)))" "$(redis_content "$how" "$at")"
     stop

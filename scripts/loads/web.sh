@@ -97,14 +97,15 @@ web_put() {
     stop
 }
 
-# web_signals HOW SIGNALS: pages while the server takes signals, none of which may fail. A connection that is kept can
-# be at rest when its worker goes, and its next request fails over any stack: those that have to succeed come one by
-# one, and connections that are kept beside them need only get no other pages.
+# web_signals HOW SIGNALS: requests pages while the server gets signals; no request may fail. Over any stack, the next
+# request of an idle kept connection fails if its worker has ended. So requests that must succeed use new connections,
+# one after the other. Kept connections run beside them, and must only get no wrong pages.
 web_signals() {
     local how=$1 at kept alone tries daemon=on
     at=$(port)
     nginx_config "$at" "$hello" 2 >"$folder/nginx.conf"
-    # Only one whose parent has ended takes a new program, and looks for it in no path.
+    # Only a daemon whose parent has ended starts a new binary, and it does not search the path for
+    # the binary.
     over "$how" "$(command -v nginx)" -c "$folder/nginx.conf"
     listening "$at" nginx || return
     over "$how" wrk --timeout 60 -t1 -c8 -d4 "http://127.0.0.1:$at/" >"$folder/kept.log" &

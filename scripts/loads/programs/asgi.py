@@ -1,4 +1,4 @@
-"""What uvicorn serves."""
+"""The application that uvicorn serves."""
 
 
 async def application(scope, receive, send):

@@ -1,5 +1,6 @@
-// serve PORT: sends back what comes, to one client after the other.
-// ask PORT SIZE ROUNDS: sends so many messages of that size, each when the one before is back. Prints round trips per second.
+// serve PORT: sends received bytes back, to one client after the other.
+//
+// ask PORT SIZE ROUNDS: makes ROUNDS round trips with messages of SIZE bytes, and prints round trips per second.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
