@@ -41,8 +41,8 @@ pub mod word {
     pub const FROM: usize = 5;
 }
 
-/// What no call of the honest side may hand out: it lies in what the honest side sends, and around what it may
-/// receive from.
+/// Returns a random mark. The honest side sends it, and it surrounds the receive areas, so no call may hand it
+/// out.
 pub fn mark() -> [u8; 8] {
     static MARK: OnceLock<[u8; 8]> = OnceLock::new();
     *MARK.get_or_init(|| {
@@ -57,10 +57,10 @@ pub fn marked(len: usize) -> Vec<u8> {
     mark().into_iter().cycle().take(len).collect()
 }
 
-/// That no mark is among bytes that a call has handed out.
+/// Checks that `bytes`, which a call has handed out, contain no mark.
 ///
 /// # Panics
-/// If there is one.
+/// If there is a mark.
 pub fn expect_unmarked(bytes: &[u8]) {
     let mark = mark();
     let found = bytes.windows(mark.len()).any(|window| window == mark);
@@ -78,7 +78,7 @@ pub struct Duel {
     pub segment: Segment,
     /// The hostile side's end of the VI, for as long as it plays by the rules.
     pub end: Endpoint,
-    /// Where the VI's words are.
+    /// Offsets of the VI's words.
     pub places: Places,
     /// The VI.
     pub vi: u32,
@@ -86,7 +86,7 @@ pub struct Duel {
     pub side: usize,
     /// Bytes that the hostile side has put on TCP.
     pub on_tcp: u64,
-    /// Where the honest side has the segment mapped.
+    /// Address at which the honest side has mapped the segment.
     base: usize,
 }
 
@@ -116,7 +116,7 @@ impl Duel {
         let tcp = theirs.try_clone().expect("no descriptor");
         let mut on_tcp = 0;
         if side == 0 {
-            // Not the first VI: what lies around its pools is to be some other VI's.
+            // Use the second VI, so that another VI's memory surrounds its pools.
             mine.request_connection(0, &[0; _]);
             mine.request_connection(0, &connection.discriminator());
         }

@@ -1,4 +1,4 @@
-//! What a hostile peer may hand over in the place of a segment, a doorbell or a notice of its death.
+//! Descriptors that a hostile peer may send as a segment, a doorbell or a notice of its death.
 
 use crate::input::Input;
 use sovia_sys::{Fd, call};
@@ -10,14 +10,14 @@ const NEEDED: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// Seals with which it cannot be written.
 const WRITE: i32 = libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE;
 
-/// What a descriptor may be used as.
+/// Purpose for which a descriptor is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// A segment.
     Segment,
     /// A doorbell.
     Doorbell,
-    /// What tells of its sender's death.
+    /// A descriptor that reports its sender's death.
     Notice,
 }
 
@@ -126,7 +126,7 @@ fn memory_file(input: &mut Input<'_>) -> Option<Gift> {
     Some(Gift { fd: file, good_as: good.then_some(Use::Segment) })
 }
 
-/// What the peer, which has its own descriptor of the same file, does to it later.
+/// Changes a file as its hostile sender may do later, through its own descriptor of that file.
 pub fn change(fd: i32, input: &mut Input<'_>) {
     match input.below(5) {
         0 => drop(call::ftruncate(fd, [0, 4096, SEGMENT as u64 / 2][input.below(3)])),

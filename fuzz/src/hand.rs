@@ -1,5 +1,5 @@
-//! The hostile peer's hand in the segment: it writes any word, also in the middle of a call of the honest side,
-//! just before that looks at it.
+//! Writes words of the segment as the hostile peer does, even during a call of the honest side: just before the
+//! call reads the word.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,8 +46,8 @@ pub enum Rule {
     Elsewhere(u64, usize, Change),
     /// Before each look at the word at that offset.
     Always(usize, Change),
-    /// The rings whose slots lie there never run dry: whenever the honest side comes to another slot, an entry
-    /// lies in it, with this second half of its head, and these words.
+    /// Keeps rings full: whenever the honest side reads another slot, the slot holds an entry. The entry has
+    /// this upper half of its head, and this second word.
     Endless {
         /// Offset of the ring's first slot.
         at: usize,
@@ -64,7 +64,7 @@ pub enum Rule {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where the honest side has the segment mapped.
+    /// Address at which the honest side has mapped the segment.
     base: usize,
     looks: u64,
     rules: Vec<Rule>,
@@ -119,7 +119,7 @@ fn look(at: usize, _len: usize) {
                         }
                         Some((last, _)) if last == i => {}
                         _ => {
-                            // What an honest peer would put there next.
+                            // Writes the entry that an honest peer would write next.
                             let lap = tag.checked_sub(1).map_or(0, |n| n / slots as u32 + 1);
                             let tag = lap.wrapping_mul(slots as u32).wrapping_add(i as u32 + 1);
                             write(base, first, Change::Set(u64::from(tag) | u64::from(head) << 32));

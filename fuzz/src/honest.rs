@@ -23,7 +23,7 @@ pub fn start() {
     assert!(process_id() > 0);
 }
 
-/// A connection of the program's.
+/// A connection of the honest program.
 #[derive(Debug)]
 pub struct Honest {
     socket: TcpStream,
@@ -46,17 +46,17 @@ impl Honest {
         self.socket.as_raw_fd()
     }
 
-    /// Whether it runs on a VI.
+    /// Returns true if the connection runs on a VI.
     pub fn is_attached(&self) -> bool {
         native::info(self.fd()).is_accelerated()
     }
 
-    /// Its VI.
+    /// Returns the number of the connection's VI.
     pub fn vi(&self) -> u32 {
         self.at.conn.vi.load(Ordering::Relaxed)
     }
 
-    /// As the engine knows it.
+    /// Returns the engine's reference to the connection.
     pub fn at(&self) -> Ref {
         self.at
     }

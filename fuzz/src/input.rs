@@ -1,6 +1,6 @@
 //! The fuzzer's bytes, read as choices.
 
-/// What is left of an input. One that is used up goes on with zeros, so that every input is a whole story.
+/// Unread bytes of an input. After the last byte come zeros, so every input is complete.
 #[derive(Debug)]
 pub struct Input<'a>(&'a [u8]);
 

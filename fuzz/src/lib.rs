@@ -1,4 +1,4 @@
-//! What the fuzz targets share. README.md says what each target checks.
+//! Shared by the fuzz targets. README.md says what each target checks.
 
 pub mod duel;
 pub mod gift;

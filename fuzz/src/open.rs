@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long descriptors that strangers have sent may take to be closed, by the thread that does so.
+/// Time within which a thread must close the descriptors that other processes have sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The descriptors of this process, by number.
@@ -13,10 +13,10 @@ pub fn descriptors() -> Vec<i32> {
     all
 }
 
-/// That no more are open than `before`, soon.
+/// Checks that soon no more descriptors are open than in `before`.
 ///
 /// # Panics
-/// If one is left: that is what the target is to find.
+/// If one stays open.
 pub fn expect_no_more_than(before: &[i32]) {
     let begun = Instant::now();
     loop {

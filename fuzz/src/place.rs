@@ -1,4 +1,4 @@
-//! Where in a segment the words are that a peer could write, for one VI.
+//! Offsets of the words in a segment that a peer could write, for one VI.
 
 use crate::hand::Change;
 use crate::input::Input;
@@ -23,7 +23,7 @@ pub struct Places {
     pub bulks: [usize; 2],
 }
 
-/// Where a segment is mapped.
+/// Returns the address of a segment's mapping.
 pub fn base(segment: &Segment) -> usize {
     core::ptr::from_ref(segment.side(0)).addr() & !0xfff
 }

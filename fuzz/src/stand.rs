@@ -1,8 +1,8 @@
-//! A first meeting, with the honest side's real code at one end and the hostile peer at the other.
+//! A first rendezvous between the honest side's real code and a hostile peer.
 //!
-//! The hostile peer is this process under another name: the kernel vouches for its user and its process id, it
-//! holds the other end of the connection, and it could trace the honest side. So nothing turns it away but the
-//! checks of what it says and hands over, and a story that tells no lie ends with an accelerated connection.
+//! The hostile peer is this process under another name. The kernel confirms its user and process id. The peer
+//! holds the other end of the connection, and it could trace the honest side. So only the checks of its
+//! messages and descriptors reject the peer. An input without a forgery ends with an accelerated connection.
 
 use crate::honest::Honest;
 use crate::tcp::Ends;
@@ -41,7 +41,7 @@ const LONGEST: usize = 512;
 pub struct Stand {
     /// The honest side.
     pub honest: Honest,
-    /// What the honest side is.
+    /// The honest side's role.
     role: Role,
     /// The hostile side's end of the connection.
     tcp: TcpStream,
@@ -49,10 +49,10 @@ pub struct Stand {
     connection: Connection,
     /// The hostile side's name; the rendezvous name if it is the connector.
     socket: Datagram,
-    /// Where the honest side has been heard from.
+    /// Address from which the honest side has sent.
     to: Option<Name>,
     challenge: Challenge,
-    /// What the honest side's challenge says.
+    /// Secret in the honest side's challenge.
     shown: trace::Secret,
     /// The segment, once the hostile side has made one or has been offered one.
     pub segment: Option<(Segment, Fd)>,
@@ -152,7 +152,8 @@ impl Stand {
         made.1.raw()
     }
 
-    /// What an honest peer does in the segment: requests the connection, or accepts the request for it.
+    /// Does an honest peer's part in the segment: requests the connection, or accepts the request for
+    /// it.
     pub fn settle(&self) {
         let Some((segment, _)) = &self.segment else { return };
         let theirs = match self.role {
@@ -170,7 +171,7 @@ impl Stand {
         }
     }
 
-    /// What the honest side is.
+    /// Returns the honest side's role.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -189,11 +190,11 @@ impl Stand {
     }
 }
 
-/// What a peer hands over beside the segment: doorbells, a pidfd, the reading end of a pipe. The descriptors are
-/// the caller's.
+/// Returns the descriptors that an honest peer sends beside the segment: doorbells, a pidfd, and the reading end
+/// of a pipe. The caller owns them.
 ///
 /// # Panics
-/// Where the system gives no descriptors.
+/// If the system refuses a descriptor.
 pub fn own_descriptors() -> Vec<Fd> {
     let mut all: Vec<Fd> = (0..DOORBELLS)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! What agents of other hosts say, and what can happen to a conversation of two of them on its way.
+//! Messages of agents of other hosts, and attacks on a conversation of two agents.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ fn about(bytes: &[u8]) {
     }
 }
 
-/// What a station on the way does to some bytes.
+/// Changes bytes as an attacker on the network does.
 fn change(bytes: &mut Vec<u8>, input: &mut Input<'_>) {
     let at = input.below(bytes.len().max(1)).min(bytes.len());
     match input.u8() % 16 {

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use via_shm::Segment;
 use via_shm::layout::DOORBELLS;
 
-/// What is expected in a place of a message.
+/// Returns the use of the descriptor that is expected at a position in a message.
 fn expected(offer: bool, place: usize) -> Option<Use> {
     match place.checked_sub(usize::from(offer)) {
         None => Some(Use::Segment),
@@ -27,7 +27,7 @@ fn expected(offer: bool, place: usize) -> Option<Use> {
 
 const _: () = assert!(DOORBELLS + 2 == 8);
 
-/// The descriptors of a message: an honest peer's, of which some have been replaced, left out or added.
+/// Returns the descriptors of an honest peer's message, some of them replaced, left out or added.
 fn descriptors(stand: &mut Stand, offer: bool, input: &mut Input<'_>) -> Vec<Gift> {
     let mut all = Vec::new();
     if offer {
@@ -62,7 +62,7 @@ fn play(input: &mut Input<'_>) -> bool {
     let mut stand = Stand::new(role);
     // Gifts are not closed before the end: the peer may change them.
     let mut sent: Vec<Gift> = Vec::new();
-    // Whether every message with descriptors was to be refused.
+    // Set while every message with descriptors had to be refused.
     let mut lies_only = true;
     let offer = role == Role::Acceptor;
     stand.transfer();
@@ -105,7 +105,8 @@ fn play(input: &mut Input<'_>) -> bool {
             gift::change(sent[which].fd.raw(), input);
         }
         let _ = stand.tcp().write(&[0; 8]);
-        // A bad address would be one in the segment: every buffer of the program's is there.
+        // EFAULT would mean a bad address in the segment, because every buffer of the program is
+        // valid.
         assert_ne!(stand.honest.send(&[7; 700]), Err(libc::EFAULT));
         assert_ne!(stand.honest.receive(&mut [0; 700], false), Err(libc::EFAULT));
         assert_ne!(stand.honest.unread(), Err(libc::EFAULT));

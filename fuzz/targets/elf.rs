@@ -11,8 +11,8 @@ use std::sync::Once;
 #[path = "../../cli/src/program/elf.rs"]
 mod elf;
 
-/// By the cache through which files are read, which must not believe what the headers say of lengths; and by the
-/// bytes themselves: both find the same.
+/// Parses the file through the read cache, which must not trust the lengths in headers, and from the bytes. Both
+/// results must be equal.
 fn look(bytes: &[u8]) -> Option<elf::Elf> {
     let found = elf::Elf::parse(&ReadCache::new(Cursor::new(bytes)));
     assert_eq!(format!("{found:?}"), format!("{:?}", elf::Elf::parse(bytes)));

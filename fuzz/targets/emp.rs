@@ -17,13 +17,13 @@ use std::sync::Once;
 
 /// Steps of a story.
 const MOST: usize = 300;
-/// Frames that are on their way at most; the network loses others.
+/// Greatest number of frames under way; the network loses others.
 const ON_THE_WAY: usize = 64;
-/// Bytes of a frame, of which a message has few, so that it has many.
+/// Bytes of a frame: few, so that a message has many frames.
 const FRAME_MAX: usize = 120;
 const KEY: u64 = 7;
 
-/// What parses is emitted as it was.
+/// Checks that a parsed frame is emitted unchanged.
 fn parse(bytes: &[u8]) {
     let Ok(frame) = Frame::parse(bytes, Checksum::Crc) else { return };
     let mut room = vec![0; bytes.len()];
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// What a side has received is what the other one has sent.
+    /// Checks that a side has received only messages that the other side has sent.
     fn check(&self, at: usize) {
         let mut sent: Vec<_> = self.sides[1 - at].transfers.iter().collect();
         sent.retain(|transfer| !transfer.is_receive);

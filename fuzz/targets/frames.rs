@@ -28,7 +28,7 @@ const CONFIG: Config = Config {
     retransmit_longest: core::time::Duration::from_millis(8),
 };
 
-/// What parses is emitted as it was.
+/// Checks that a parsed packet is emitted unchanged.
 fn parse(bytes: &[u8]) {
     let Ok(packet) = Packet::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -36,7 +36,7 @@ fn parse(bytes: &[u8]) {
     assert_eq!(bytes.get(..again.len()), Some(&again[..]));
 }
 
-/// What counts as the next frame of a train says what it would say if it were parsed.
+/// Checks that the next frame of a train has the meaning that parsing it alone would give.
 fn follow(bytes: &[u8]) {
     let (first, next) = bytes.split_at(bytes.len() / 2);
     let Ok(packet) = Packet::parse_for(first, Checksum::Link) else { return };

@@ -1,5 +1,5 @@
-//! What a program can write in the memory that it shares with its agent (`crates/eth/port`, module `agent`), and the frames that the
-//! agent finds there.
+//! Words that a program can write to the memory shared with its agent (`crates/eth/port`, module `agent`), and
+//! frames that the agent finds there.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ use std::sync::Once;
 /// Steps of a story.
 const MOST: usize = 200;
 const FRAME_MAX: usize = 300;
-/// Where slots of the ring to the agent begin, and bytes of each.
+/// Offset of the first slot of the ring to the agent, and bytes of each slot.
 const SLOTS: u64 = 4096;
 const SLOT: u64 = 384;
 const HERE: Address = Address::Mac([2, 0, 0, 0, 0, 1]);
@@ -46,7 +46,7 @@ impl World {
         let _ = self.memory.write_at(bytes, at);
     }
 
-    /// Where the next frame lies.
+    /// Returns the offset of the next frame.
     fn slot(&self) -> u64 {
         let count = u64::from(Geometry::of(FRAME_MAX).expect("as before").count());
         SLOTS + self.taken % count * SLOT
@@ -108,7 +108,8 @@ impl World {
     }
 }
 
-/// What a switch sees of a frame is what its receiver sees; whether it is a frame for VIs.
+/// Checks that a switch and the frame's receiver read the same. Returns true if it is a frame for
+/// VIs.
 fn pass(frame: &[u8]) -> bool {
     for link in [Checksum::Crc, Checksum::Link] {
         let Ok((passing, whole)) = Passing::of(frame, link) else {
@@ -162,7 +163,7 @@ fn story(bytes: &[u8]) -> World {
 fuzz_target!(|bytes: &[u8]| {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
-        // That the memory lies where this program writes.
+        // Checks that the memory lies where this program writes.
         let mut world = World::new();
         let mut frame = vec![0; 28];
         (frame[0], frame[1]) = (2, 4);

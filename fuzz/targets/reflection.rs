@@ -1,4 +1,5 @@
-//! A VI between hosts as its NIC has it: the far NIC says what it likes, and the program writes what it likes to its side of the segment.
+//! A VI between hosts, as its NIC sees it. The peer's NIC sends anything, and the program writes anything to its side
+//! of the segment.
 
 #![no_main]
 

@@ -22,7 +22,7 @@ use via_shm::Segment;
 use via_shm::layout::{Header, VIS};
 use via_shm::request::{DISCRIMINATOR, Pending, Progress, Used};
 
-/// What a direction has used of its memory.
+/// Chooses how much memory a direction has used.
 fn used(input: &mut Input<'_>) -> Used {
     match input.u8() % 3 {
         0 => Used::Little,
@@ -40,9 +40,9 @@ const CONNECTIONS: usize = 5;
 struct Table {
     /// The hostile side's mapping.
     segment: Segment,
-    /// What the hostile side is.
+    /// The hostile side's number.
     side: usize,
-    /// The honest side's pair, and where that has the segment mapped.
+    /// The honest side's pair, and the address at which it has mapped the segment.
     pair: u32,
     base: usize,
 }
@@ -121,7 +121,7 @@ impl Line {
     }
 }
 
-/// That no two connections have one VI.
+/// Checks that no two connections have the same VI.
 fn expect_distinct(lines: &[Line]) {
     let mut taken = HashSet::new();
     for line in lines.iter().filter(|line| line.honest.is_attached()) {

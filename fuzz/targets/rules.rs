@@ -1,4 +1,4 @@
-//! What is read from the environment and the command line: rules, and configurations of the protocol.
+//! Text from the environment and the command line: rules, and configurations of the protocol.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use sovia_proto::configuration::Configuration;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Once;
 
-/// What parses is written as it is meant, and what is refused says why.
+/// Checks that parsed rules are written with the same meaning, and that a refusal has a reason.
 fn rules(text: &str, input: &mut Input<'_>) -> Option<Rules> {
     let rules = match Rules::parse(text) {
         Ok(rules) => rules,
@@ -38,7 +38,7 @@ fn address(input: &mut Input<'_>) -> SocketAddr {
     }
 }
 
-/// What parses is possible, and is written as it is meant.
+/// Checks that a parsed configuration is possible, and is written with the same meaning.
 fn configuration(text: &str) {
     for configuration in [text.parse::<Configuration>(), Configuration::of_socket(text)] {
         match configuration {

@@ -1,5 +1,5 @@
-//! A segment whose other side is the fuzzer's: it plays by the rules, and then it does not, between and in the middle
-//! of the honest side's calls.
+//! A segment whose other side belongs to the fuzzer. The fuzzer first keeps the rules and then breaks them, between
+//! the honest side's calls and during them.
 
 #![no_main]
 
@@ -29,13 +29,13 @@ fn length(input: &mut Input<'_>) -> usize {
     LENGTHS[input.below(LENGTHS.len())]
 }
 
-/// What an honest program must never see: every buffer of its own is there.
+/// Checks that no call fails with EFAULT, because every buffer of the program is valid.
 fn check(outcome: Outcome) -> usize {
     assert_ne!(outcome, Err(libc::EFAULT), "a bad address, which can only be in the segment");
     outcome.unwrap_or(0)
 }
 
-/// Something that the peer does by the rules, or might have done.
+/// Does something that the rules allow a peer, or that a hostile peer might do.
 fn hostile(duel: &mut Duel, input: &mut Input<'_>) {
     let side = duel.side;
     let (out, back) =
@@ -96,7 +96,7 @@ fn hostile(duel: &mut Duel, input: &mut Input<'_>) {
             let how = [Shutdown::Write, Shutdown::Read, Shutdown::Both][input.below(3)];
             let _ = duel.tcp.shutdown(how);
         }
-        // Has waiters told.
+        // Sets bits in the ready lists.
         10 => {
             let base = duel.places.directions[input.below(2)];
             duel.write(base + 64 * input.below(2), Change::Set(input.u64()));
@@ -106,7 +106,7 @@ fn hostile(duel: &mut Duel, input: &mut Input<'_>) {
     }
 }
 
-/// What the peer will do in the middle of the next call.
+/// Chooses the peer's action during the next call.
 fn rule(duel: &Duel, input: &mut Input<'_>) -> Rule {
     let places = &duel.places;
     match input.below(8) {

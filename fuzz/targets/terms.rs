@@ -1,5 +1,5 @@
-//! What one end of a stream says to the other: terms, packets and names of connections, taken apart; and a whole
-//! session that is told whatever the fuzzer likes.
+//! Parses the terms, packets and names of connections that one end of a stream sends to the other. Also runs a
+//! whole session that receives any messages that the fuzzer likes.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use sovia_proto::session::{Arrival, Body, Leave, Offer, Session};
 use sovia_proto::wakeup::Terms;
 use std::sync::Once;
 
-/// What parses is emitted as it was, and two ends find the same by it.
+/// Checks that parsed terms are emitted unchanged, and that both ends come to the same agreement.
 fn parse(bytes: &[u8]) {
     if let Ok(theirs) = Terms::decode(bytes) {
         assert_eq!(Terms::decode(&theirs.encode()), Ok(theirs));
@@ -143,7 +143,7 @@ fn story(bytes: &[u8]) -> Honest {
     let (_, configuration) = PRESETS[input.below(PRESETS.len())];
     let mut end = Honest::new(&configuration);
     if input.flag() {
-        // As it may be: with the peer's terms first.
+        // Begin with the peer's terms, as an honest peer may do.
         let terms = Terms::of(&configuration).encode();
         end.receive(6 << 24, terms.len() as u32, &terms);
     }
