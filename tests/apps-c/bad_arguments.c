@@ -117,8 +117,8 @@ static void bad_write(struct peer *p) {
     meet(p);
 }
 
-// What arrives of a buffer that ends in unmapped memory is up to the kernel;
-// it must be a prefix of it, and the count must be true.
+// The kernel decides how much arrives of a buffer that ends in unmapped memory. The bytes must be a
+// prefix of the buffer, and their number must match the returned count.
 static void half_bad_write_server(struct peer *p) {
     for (int i = 0; i < 4; i++) {
         long count = hear(p);
@@ -223,7 +223,7 @@ static void unknown_flags_server(struct peer *p) {
     meet(p);
 }
 
-/* What the connection has to say comes first. */
+/* The connection's error comes before that of the argument. */
 static void bad_part_after_the_end(struct peer *p) {
     MUST(shutdown(p->fd, SHUT_WR));
     struct iovec parts[2] = {{bad, 10}, {buffer, 10}};

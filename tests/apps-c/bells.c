@@ -1,9 +1,10 @@
-/* A stranger that abuses what it has of the bells between itself and a server: sockets, of which some ends are its own, and
- * the server sends to their other ends; and others which the server has handed over.
+/* Runs as another user, and abuses the notification sockets between itself and a server. Of some, this process owns one
+ * end, and the server sends to the other end. The server has handed over others.
  *
  *     bells PORT MODE
  *
- * It asks a Redis server until the connection is accelerated, begins the abuse, says "begun", and goes on until it is killed. */
+ * Sends requests to a Redis server until the connection is accelerated. Then begins the abuse, prints "begun", and goes on
+ * until it is killed. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -34,7 +35,7 @@ static void fail(const char *what)
 	_exit(2);
 }
 
-/* The calls below go to the kernel by number: these descriptors are the library's, which keeps them from the program. */
+/* The calls below go to the kernel by number, because the library hides these descriptors from the program. */
 
 static int is_bell(int fd)
 {
@@ -46,13 +47,14 @@ static int is_bell(int fd)
 	return syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM;
 }
 
-/* Copies each bell as soon as there is one: the library keeps none of those that it has handed over. */
+/* Copies each notification socket as soon as it exists, because the library keeps none of those that it
+ * has handed over. */
 static void *copy_bells(void *unused)
 {
 	static ino_t known[MOST];
 	struct rlimit limit;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	/* Where the library has its descriptors: in the last quarter of the numbers, but not above 4096. */
+	/* The library's descriptors are in the last quarter of the numbers, but not above 4096. */
 	const int numbers = limit.rlim_cur < 4096 ? limit.rlim_cur : 4096, from = numbers - numbers / 4;
 	for (;;)
 		for (int fd = from; fd < from + NUMBERS; fd++) {
@@ -207,7 +209,7 @@ int main(int argc, char **argv)
 	begin(argv[2]);
 	printf("begun\n");
 	fflush(stdout);
-	/* It goes on asking, so that there is something to wake it for. What becomes of its connections is its own affair. */
+	/* Keep sending requests, so that the server has a reason to wake this process. The results do not matter. */
 	char answer[64];
 	for (;;) {
 		(void)!send(s, "PING\r\n", 6, MSG_NOSIGNAL | MSG_DONTWAIT);

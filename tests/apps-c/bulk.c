@@ -154,7 +154,7 @@ static void floods(struct peer *p) {
     meet(p);
 }
 
-// The same with edges of epoll, as event loops do it
+// Like `floods`, with edge-triggered epoll, as in event loops
 static void floods_by_edges(struct peer *p) {
     const uint64_t all = 64 << 20;
     uint64_t sent = 0, got = 0;

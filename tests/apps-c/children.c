@@ -83,7 +83,8 @@ static void vfork_moves_and_execs(struct peer *p) {
     close(p->fd);
 }
 
-// The same while bytes of the peer's are under way: none of them is the child's, or the pipe's.
+// Does the same while the peer's bytes are under way. Neither the child nor the pipe may get any of
+// them.
 enum { LEAD = 1000, FLOW = 3000000 };
 
 static void vfork_execs_amid_bytes(struct peer *p) {

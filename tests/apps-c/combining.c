@@ -1,6 +1,5 @@
-// Small messages that may be combined: however that is done, their reader, which
-// sleeps meanwhile, has them soon: before the look once a second, which would
-// make up for a timer that does not come.
+// Small messages that may be combined. However they are combined, a sleeping reader must get them
+// soon: before the check once a second, which would hide a missing timer.
 #include "common.h"
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -60,7 +59,7 @@ static void sends(struct peer *p) {
         int64_t took;
         bool again;
         int tries = 0;
-        // One that comes late on a machine with much else to do comes sooner the next time.
+        // Repeat a message that came late, because a busy machine delays messages.
         do {
             if (way == 2)
                 set(p->fd, TCP_CORK, 1);

@@ -182,7 +182,7 @@ static int warm_rounds(void) {
     return text ? atoi(text) : 20;
 }
 
-// What the engine says of a connection first (crates/sockets/src/native.rs).
+// First part of the engine's information about a connection (crates/sockets/src/native.rs).
 struct info {
     uint32_t state;
     uint32_t rest[15];
@@ -191,7 +191,7 @@ enum { MEETING = 1, VIA = 2, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 1000000, RO
 
 typedef void (*ask)(int, struct info *);
 
-// What the engine is asked by; NULL where there is none in this process.
+// Returns the engine's function for information, or NULL if the process has no engine.
 static ask engine(void) {
     const ask *(*table)(uint32_t) = (const ask *(*)(uint32_t))dlsym(RTLD_DEFAULT, "sovia_native");
     for (uint32_t version = 0; table && version < TABLE_VERSIONS; version++) {
@@ -309,8 +309,8 @@ void meet(struct peer *p) {
 
 // --- the entry
 
-// Accepts a first connection, by which the process and the client's come to share a segment; in `worker`, in a
-// process that stays until the scenario is over, and has no part in it.
+// Accepts a first connection, so that this process and the client's share a segment. With `worker`, does so in
+// a process that stays until the scenario is over, and has no other part in it.
 static void accept_first(struct peer *p, bool worker) {
     int ready[2], over[2];
     if (worker) {
@@ -337,7 +337,7 @@ static void accept_first(struct peer *p, bool worker) {
     }
     int fd = accept_one(p->listener);
     warm_until_met(fd, true);
-    // The client ends it: the address of the listener is not to be in use here.
+    // The client closes first, so that the listener's address does not stay in use here.
     char byte;
     if (recv(fd, &byte, 1, 0) != 0)
         die("the first connection has not ended");
@@ -461,7 +461,7 @@ static bool others_sleep(void) {
             continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
         FILE *file = fopen(path, "r");
-        // One that has ended meanwhile does nothing more.
+        // A thread that has ended meanwhile counts as asleep.
         if (file && fgets(text, sizeof text, file) && (name_end = strrchr(text, ')')))
             sleep = name_end[2] == 'S';
         if (file)

@@ -1,6 +1,5 @@
-// What every scenario program shares: how two separately started processes
-// meet, how they stay in step without using the connection under test, and
-// how they write down what they see.
+// Shared by all scenario programs. Two separately started processes find each other, stay in step
+// without the connection under test, and write down what they see.
 //
 //     program server DIR CASE      listens, leaves its port in DIR/port
 //     program client DIR CASE      connects to it
@@ -107,9 +106,9 @@ int port_of(struct peer *p, const char *port_file);
 int accept_one(int listener);
 // Small requests and answers until the switch to shared memory has happened.
 void warm(int fd, bool server);
-// The same until both ends know whether they have met, or one of them is not under Sovia.
+// Like warm, until both ends know whether they have met, or one of them is not under Sovia.
 void warm_until_met(int fd, bool server);
-// The same until they have their VI, where both run under Sovia.
+// Like warm, until both ends have their VI, if both run under Sovia.
 void warm_until_on_vi(int fd, bool server);
 void warm_both(int one, int other); // both ends in this thread
 
@@ -148,14 +147,14 @@ void nap(int milliseconds);
 int64_t now_ms(void);
 void await_bytes(int fd, int count);
 int await_events(int fd, short events, short wanted);
-// Until no other thread of this process has anything to do: what the library's are to tell, they
-// have told.
+// Waits until no other thread of this process has anything to do, so the library's threads have
+// reported all events.
 void await_rest(void);
-// Until that process is stopped.
+// Waits until the process is stopped.
 void await_stopped(pid_t process);
 void set_nonblocking(int fd, bool on);
-/* Says whether a wait has taken as long as it should, in milliseconds. What a busy machine adds is not
- * the wait's: where it would else last for ever, or for 20 seconds, LATE is early enough. */
+/* Says whether a wait has taken as long as it should, in milliseconds. A busy machine adds to the
+ * wait. If the wait would otherwise last without end, or for 20 seconds, LATE is early enough. */
 void say_elapsed(int64_t since, int at_least, int at_most);
 #define LATE 10000
 

@@ -34,7 +34,7 @@ static void allow(struct list *list, const int *numbers) {
 
 #define ALLOW(list, ...) allow(list, (const int[]){__VA_ARGS__, -1})
 
-// What is said afterwards must find its buffer made.
+// Allocate the buffer for later output now.
 static void before(void) {
     say("about to be confined");
     fflush(stdout);

@@ -172,7 +172,7 @@ static void refused(struct peer *p) {
     CALL(poll(&one, 1, 5000));
     say("%s", poll_names(one.revents));
     close(fd);
-    // The same socket may try elsewhere.
+    // After a failure, the same socket may connect to another address.
     fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
     CALL(connect(fd, (struct sockaddr *)&to, sizeof to));
     to = loopback(port_of(p, "port"));
@@ -238,7 +238,7 @@ static void short_lives(struct peer *p) {
     say("300 connections");
 }
 
-// The same pair of ends many times, long enough to be switched each time
+// Connects the same two ends many times, each time long enough for the switch to a VI
 static void medium_lives(struct peer *p) {
     int listener = p->server ? listen_on(p, AF_INET, "medium") : -1;
     for (int i = 0; i < 200; i++) {
@@ -279,7 +279,7 @@ static void thousand(struct peer *p) {
     say("1000 connections");
 }
 
-// As many descriptors as the limit allows, and none less for the library's sake
+// Opens as many descriptors as the limit allows; the library must not take any of them
 static void run_out(struct peer *p) {
     struct rlimit few = {100, 100};
     MUST(setrlimit(RLIMIT_NOFILE, &few));

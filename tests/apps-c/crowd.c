@@ -1,11 +1,11 @@
-// Many connections between a few processes, for tests in which another process
-// interferes: with the meeting of the two ends, or with the memory they share.
+// Many connections between a few processes. Another process interferes with the rendezvous of the
+// two ends, or with the memory they share.
 //
-// That process needs to know its targets: SOVIA_TESTS_NOTES is a folder for such
-// notes (a port, process ids), in which the file `done` says that it is over.
+// That process finds its targets in notes (a port, process ids) in the folder SOVIA_TESTS_NOTES.
+// The file `done` in that folder says that the test is over.
 //
-// SOVIA_TESTS_PLAIN is the role that drops the library first, so that the other
-// finds no process to meet.
+// SOVIA_TESTS_PLAIN is the role that unloads the library first, so that the other role finds no
+// process to meet.
 #include "common.h"
 #include <sys/prctl.h>
 
@@ -230,7 +230,7 @@ static void lives_on(struct peer *p) {
     tell(p, 0);
 }
 
-// The same without interference, for comparison.
+// Runs without interference, for comparison.
 static void lives_undisturbed(struct peer *p) {
     port_of(p, "port");
     int status;

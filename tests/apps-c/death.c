@@ -1,5 +1,5 @@
-// Processes that are killed: what they had sent arrives, what they shared goes
-// on, and a process that waits for them is told soon.
+// Processes that are killed. Their sent bytes arrive, their forked relatives continue, and a
+// process that waits for them is notified soon.
 #include "common.h"
 #include <sys/mman.h>
 
@@ -111,7 +111,7 @@ static void waits_by_poll(struct peer *p) {
     say_end(p, got, errno);
 }
 
-// A writer whose reader dies, blocked for want of room or in full swing
+// A writer whose reader dies while the writer is blocked by a full buffer, or is writing
 static void writes_until_told(struct peer *p) {
     signal(SIGPIPE, SIG_IGN);
     ssize_t sent;
@@ -335,8 +335,8 @@ static void sends_and_closes(struct peer *p) {
     tell(p, 0);
 }
 
-// Once a reset has been told, sending goes on to fail, also where the kernel alone can serve the socket; and
-// what the dead peer had sent is there at once.
+// Once a reset has been reported, sends keep failing, even if only the kernel can serve the socket. Bytes
+// that the dead peer had sent can be read at once.
 static void goes_back_after_a_reset(struct peer *p) {
     set_nonblocking(p->fd, true);
     send_pattern(p->fd, 0, 20000, 20000);

@@ -129,7 +129,8 @@ static void execveat_of_a_child(struct peer *p) {
     end(p);
 }
 
-// What a file action duplicates is the child's, though the number it was duplicated from is closed there.
+// The child gets the descriptor that a file action duplicates, although the original descriptor is closed
+// in the child.
 static void spawn_with(struct peer *p, int to, char *command) {
     begin(p);
     MUST(fcntl(p->fd, F_SETFD, FD_CLOEXEC));

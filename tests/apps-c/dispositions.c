@@ -90,7 +90,7 @@ static void *waits(void *unused) {
 
 static void other(int signal) { (void)signal; }
 
-// What is set while a handler that is called once is on its way stays.
+// A handler set while a one-shot handler is being called stays set.
 static void set_while_one_is_called_once(struct peer *p) {
     pthread_t thread;
     int lost = 0;

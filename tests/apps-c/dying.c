@@ -1,5 +1,5 @@
-// Peers that die without a word: what the survivor is told, and by which call first. The server
-// survives, the client dies.
+// Peers that die without closing: the errors that the survivor gets, and the call that reports them
+// first. The server survives, the client dies.
 #include "common.h"
 #include <sys/select.h>
 
@@ -331,7 +331,7 @@ static void writes_to_the_full(struct peer *p) {
     CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
 }
 
-// It has closed its sending half before: the kernel sends no second FIN.
+// The dead end had closed its sending half, so the kernel sends no second FIN.
 static void closes_half_and_dies(struct peer *p) {
     MUST(shutdown(p->fd, SHUT_WR));
     dies_when_it_is_full(p);

@@ -343,13 +343,13 @@ static void waits_for_the_hangup_alone(struct peer *p) {
     meet(p);
 }
 
-// It has shut its own sending half: both are shut then, which is a hang-up.
+// This end has shut its own sending half too. Both halves are shut then, which is a hang-up.
 static void shuts_and_polls_for_hangup(struct peer *p) {
     MUST(shutdown(p->fd, SHUT_WR));
     polls_for_hangup(p);
 }
 
-// As stunnel does: a hang-up with nothing to read ends the connection.
+// stunnel does this: a hang-up with nothing to read ends the connection.
 static void trusts_hangups(struct peer *p) {
     struct seen seen = {0};
     begin_slowly(p);
@@ -386,7 +386,7 @@ static void closes_unread(struct peer *p) {
     tell(p, 0);
 }
 
-// The end and its half hangup are told together to one that waits for both.
+// The end of the stream and its half hang-up are reported together to a call that waits for both.
 static void waits_for_the_end(struct peer *p) {
     struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLRDHUP};
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};

@@ -14,7 +14,7 @@ static void feeds(struct peer *p) {
         case 'l': nap(120); send_all(p->fd, "late", 4); break;
         case 'h': MUST(shutdown(p->fd, SHUT_WR)); break;
         case 'b': {
-            // What the kernel alone can serve.
+            // An option that only the kernel can serve.
             int low = 50;
             MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low));
             break;
@@ -164,7 +164,7 @@ static void two_sets(struct peer *p) {
     tell(p, 'q');
 }
 
-// The same stream under two numbers: each is an entry of its own.
+// One stream under two descriptors: each is an entry of its own.
 static void duplicates(struct peer *p) {
     int set = new_set(), twin = MUST(dup(p->fd));
     add(set, p->fd, EPOLLIN, 1);

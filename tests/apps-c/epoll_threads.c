@@ -266,8 +266,8 @@ static void reads_much(struct peer *p) {
     say("received %ld, then %ld", total, got);
 }
 
-// How many of two waiting threads have been told. One that is not told within a while after the other is
-// woken by something else in its set: no wait has to last longer than a busy machine takes.
+// Returns how many of two waiting threads were notified. If one thread is not notified soon after the
+// other, something else in its epoll set wakes it. No wait has to last longer than a busy machine takes.
 static int told(struct waiter *w) {
     int first = 0, home;
     while (pthread_tryjoin_np(w[first].thread, NULL))
@@ -306,7 +306,7 @@ static void two_waiters(struct peer *p) {
     tell(p, 'q');
 }
 
-// Two sets that share a stream exclusively: at least one is told.
+// Two epoll sets with EPOLLEXCLUSIVE share a stream: at least one is notified.
 static void exclusive(struct peer *p) {
     struct waiter w[2];
     int sets[2] = {MUST(epoll_create1(0)), MUST(epoll_create1(0))};

@@ -106,7 +106,7 @@ static void both_become_themselves(struct peer *p) {
     die("exec");
 }
 
-// Unread bytes, of which the peer sends more while the exec is under way
+// Leaves bytes unread, and the peer sends more during the exec
 static void becomes_itself_unread(struct peer *p) {
     await_bytes(p->fd, 3000);
     recv_pattern(p->fd, 0, 1000, 1000);
@@ -169,7 +169,7 @@ static void sends_and_becomes_after_a_reset(struct peer *p) {
     die("exec");
 }
 
-// As much unread as the path takes, while the peer sends more
+// Leaves as many bytes unread as the path takes, while the peer sends more
 static void becomes_itself_with_much_unread(struct peer *p) {
     await_bytes(p->fd, 3000);
     recv_pattern(p->fd, 0, 1000, 1000);
@@ -340,7 +340,7 @@ static void runs_a_command_amid_it(struct peer *p) {
     drain_to_eof(p->fd, 1000);
 }
 
-// What was sent and not yet read arrives, though the sender becomes another.
+// Bytes that were sent and not yet read arrive, although the sender executes another program.
 static void sends_then_becomes(struct peer *p) {
     send_pattern(p->fd, 0, 2000000, 50000);
     execlp("true", "true", NULL);
@@ -488,8 +488,8 @@ static void systems(struct peer *p) {
     say("parent is done");
 }
 
-// The program that goes on with a stream takes its time, and the kernel's buffers hold little of what its
-// predecessor has left: the sender is done long before.
+// The program that inherits a stream takes its time, and the kernel's buffers hold only a part of the
+// bytes that its predecessor has left. The sender is done long before.
 enum { LEFT_BEHIND = 400000 };
 
 static void has_small_buffers(struct peer *p) {

@@ -179,7 +179,8 @@ static void uses_relay(struct peer *p) {
     drain_to_eof(other, 0);
 }
 
-// What comes has no room where it is to go: the error is the file's, and the connection goes on.
+// The target file has no room for received bytes. The error is that of the file, and the connection
+// stays usable.
 static void keeps_what_has_no_room(struct peer *p) {
     int full = MUST(open("/dev/full", O_WRONLY)), file = pattern_file(p, "small", 0), pipes[2];
     MUST(pipe(pipes));
@@ -214,7 +215,7 @@ static void sends_what_has_no_room(struct peer *p) {
     say_alive(p->fd, false, "at the end");
 }
 
-// A server that gives up for want of room closes with bytes unread.
+// A server stops because a file has no room, and closes with bytes unread.
 static void gives_up(struct peer *p) {
     int full = MUST(open("/dev/full", O_WRONLY));
     recv_all(p->fd, buffer, 10000);

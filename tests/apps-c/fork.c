@@ -244,7 +244,7 @@ static void parent_leaves(struct peer *p) {
     _exit(0);
 }
 
-// As a daemon begins: the process that opened the connection goes, then its child, and the grandchild goes on.
+// A daemon starts: the process that opened the connection ends, then its child, and the grandchild continues.
 static void becomes_a_daemon(struct peer *p) {
     make_turns();
     if (spawn() == 0) {

@@ -1,5 +1,5 @@
-// Signal handlers that use the very connection whose call they have interrupted, that leave by
-// siglongjmp, and threads that are cancelled in the middle: POSIX allows all of it.
+// Signal handlers that use the connection whose call they have interrupted, or that leave by
+// siglongjmp. Also threads that are cancelled during a call. POSIX allows all of this.
 #include "common.h"
 #include <malloc.h>
 #include <setjmp.h>
@@ -63,7 +63,7 @@ static void put_record(int fd, uint32_t kind, uint64_t number) {
         die("write of record %lu: %zd %s", (unsigned long)number, sent, strerrorname_np(errno));
 }
 
-// As many bytes as a record has; false at the end.
+// Reads a whole record; returns false at the end.
 static bool get_bytes(int fd, struct record *one) {
     size_t had = 0;
     while (had < sizeof *one) {
@@ -115,7 +115,7 @@ static void writes_in_both(struct peer *p) {
     CALL(read(p->fd, &end, 1));
 }
 
-// --- handlers that try again as long as they are told that they were interrupted, and ones that do not
+// --- handlers that repeat an interrupted call, and handlers that do not
 
 enum { FEW = 20000, OFTEN = 300 };
 
@@ -224,8 +224,8 @@ static void reads_in_order(struct peer *p) {
 
 static unsigned char seen[2 * RECORDS];
 
-// Records come whole as long as fewer bytes than a segment of TCP's wait: its writer is told how far its
-// reader has come.
+// Records arrive whole while fewer bytes than a TCP segment are waiting, so the writer is notified of
+// its reader's position.
 enum { STEP = 1000 };
 static volatile uint64_t highest, told;
 
@@ -397,7 +397,8 @@ static void on_jump(int signal) {
         siglongjmp(back, 1);
 }
 
-// What a call has done that was left is not known: records may come twice, never torn, never lost.
+// The program cannot know how much an abandoned call has sent: records may come twice, but never
+// torn, and none is lost.
 static void jumps_out_of_writes(struct peer *p) {
     volatile uint64_t number = 0;
     volatile int jumps = 0;
@@ -418,8 +419,9 @@ static void jumps_out_of_writes(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// A write that is left while it waits for room may have taken a part of its record; the next one
-// begins with the same record. Drops such a part from the front of `one`, and reads as much again.
+// A write that is abandoned while it waits for room may have sent a part of its record. The next
+// write begins with the same record. Drops such a part from the front of `one`, and reads as many
+// bytes again.
 static void drop_torn(int fd, struct record *one, uint64_t number) {
     const struct record torn = {MARK, 0, number};
     char *bytes = (char *)one;

@@ -1,4 +1,4 @@
-// A program inherits a connection that another process has as well, of which its family has no record.
+// A program inherits a connection that another process also has, which its family does not know.
 #include "heirs.h"
 #include <sched.h>
 #include <sys/prctl.h>
@@ -138,7 +138,7 @@ static void talks_while_one_leaves(struct peer *p) {
     hears_the_late_word(p);
 }
 
-// --- more numbers of it than can be told
+// --- more descriptors of the connection than the record has room for
 
 static void has_many_numbers(struct peer *p) {
     for (int n = FIRST + 1; n <= LAST; n++)

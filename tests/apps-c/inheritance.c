@@ -169,7 +169,8 @@ static void fails_first(struct peer *p) {
     becomes(p, p->fd, "server");
 }
 
-// As a program does that looks which client is there before it lets another one answer.
+// Reads a part first, like a program that looks at the client before it lets another program
+// answer.
 static void reads_and_greets(struct peer *p) {
     char some[READ_EARLY];
     recv_all(p->fd, some, sizeof some);

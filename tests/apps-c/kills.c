@@ -1,12 +1,12 @@
-// Processes that are killed in full swing: what they had sent arrives, on each of
-// many connections, the processes at the other end are told at once, and relatives
-// that shared a connection with them go on.
+// Processes that are killed while they are busy. On each of many connections, their sent bytes
+// arrive. The processes at the other end are notified at once, and forked relatives that shared a
+// connection continue.
 #include "common.h"
 #include <sys/mman.h>
 
 enum { STREAMS = 32, ROUNDS = 6, PIECE = 30000 };
 
-// What the two sides know of each other outside the connections.
+// Data that the two sides exchange outside the connections.
 struct board {
     int64_t killed_at;
     uint64_t sent[STREAMS]; // by the process that is killed
@@ -133,7 +133,7 @@ static void survivor(struct peer *p, int listener) {
     }
     say("%d streams, %d times: everything came", STREAMS, ROUNDS);
     note("told after at most %lld ms", (long long)slowest);
-    // What had been sent is read first, which on a busy machine takes its time.
+    // Sent bytes are read first, which takes time on a busy machine.
     say(slowest < 15000 ? "told soon" : "told after %lld ms", (long long)slowest);
 }
 

@@ -66,7 +66,7 @@ static void main_leaves_inline(struct peer *p) {
     inline_exit();
 }
 
-// What /proc has of a process is what it has of its first thread, which has ended when these ends meet.
+// /proc shows a process by its first thread, which has ended when these ends meet.
 static void *connects_then(void *argument) {
     struct peer *p = argument;
     nap(100);

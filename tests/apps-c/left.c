@@ -1,5 +1,6 @@
-// Signal handlers that are left otherwise than by their return: by a C++ exception, with the thread, by setcontext. The
-// thread is in none any more then, as deep on its stack as it may go: handlers of pthread_atfork run, connections meet.
+// Signal handlers that do not return, but leave by a C++ exception, with the thread, or by setcontext. The thread is
+// then outside of any handler, as deep on its stack as it may go. Handlers of pthread_atfork run, and connections
+// meet.
 #include "common.h"
 #include <setjmp.h>
 #include <ucontext.h>

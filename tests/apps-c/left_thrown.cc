@@ -1,8 +1,8 @@
-// What left.c cannot say in C.
+// The parts of left.c that need C++.
 extern "C" {
 void throws(int) { throw 1; }
 
-// Whether it has thrown.
+// Returns true if `does` throws.
 bool is_thrown(void (*does)(void *), void *argument) {
     try {
         does(argument);

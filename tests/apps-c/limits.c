@@ -520,7 +520,7 @@ static long resident_kb(void) {
 static void server_short(struct peer *p) {
     int listener = listen_on(p, AF_INET, "port");
     serve(listener, WARM_CLIENTS);
-    // What is kept of some of the last peers, for a while, is kept by now.
+    // By now the engine has kept what it keeps for a while of the last peers.
     int first_fds = entries("/proc/self/fd"), first_maps = lines("/proc/self/maps");
     long first_memory = resident_kb();
     tell(p, 0);
@@ -531,7 +531,8 @@ static void server_short(struct peer *p) {
         fds = entries("/proc/self/fd") - first_fds;
         maps = lines("/proc/self/maps") - first_maps;
         memory = resident_kb() - first_memory;
-        // What is shared with the dead may stay for a moment, but no call is needed for it to go.
+        // Memory shared with dead processes may stay for a moment, but no call is needed to free
+        // it.
     } while ((fds > 100 || maps > 50 || memory > 10000) && seconds++ < 10 && (sleep(1), true));
     note("more than before: %d descriptors, %d mappings, %ld KB", fds, maps, memory);
     say(fds > 100 ? "%d descriptors more" : "no more descriptors", fds);

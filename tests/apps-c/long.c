@@ -25,7 +25,7 @@ static void reads_all(struct peer *p) {
         got == 0 ? "the end" : strerrorname_np(errno));
 }
 
-// The same, and tells how much; begins when it is told to.
+// Like reads_all, and reports the number of bytes. Begins when the peer says so.
 static void reads_and_tells(struct peer *p) {
     static char buffer[PIECE];
     meet(p);

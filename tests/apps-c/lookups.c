@@ -1,4 +1,4 @@
-// Functions of libc that a program has not bound by their names: it looks them up in libc itself, or opens a
+// Functions of libc that a program has not bound by their names. It looks them up in libc itself, or opens a
 // library that looks in libc first (RTLD_DEEPBIND).
 #include "common.h"
 #include <dlfcn.h>
@@ -53,7 +53,7 @@ static struct calls of_a_library_that_is_bound_at_once(struct peer *p) {
 }
 static struct calls of_a_protected_library(struct peer *p) { return of_library(p, "now", RTLD_NOW); }
 
-// What is bound by its name.
+// Functions bound by their names.
 static ssize_t plain_send(int fd, const void *bytes, size_t count) { return write(fd, bytes, count); }
 static ssize_t plain_recv(int fd, void *bytes, size_t count) { return read(fd, bytes, count); }
 static const struct calls plain = {plain_send, plain_recv, poll, close};

@@ -1,4 +1,4 @@
-// What slow readers make a writer's memory hold, and whether it goes back.
+// Memory that a writer holds because of slow readers, and whether it is freed.
 #include "common.h"
 
 enum { CONNECTIONS = 300, MOST = 4 << 20, PIECE = 64 << 10, KEPT = 16 << 10 };

@@ -1,5 +1,5 @@
-// Streams that come in a message, as servers hand new connections to their workers, most of them before they have carried
-// anything: the receiver is the one that talks.
+// Streams that arrive in a message, as when a server hands new connections to its workers. Most of them have not
+// carried bytes before, and only the receiver uses them.
 #include "common.h"
 
 enum { ROUNDS = 3000, STREAMS = 20 };
@@ -58,7 +58,7 @@ static void uses_what_it_has_looked_at(int channel) {
     say("the worker is done");
 }
 
-// It keeps what it gives on.
+// Passes the stream on and keeps its own descriptor.
 static void gives_on(int from, int to) {
     char byte;
     int fd = take_over(from, 0);

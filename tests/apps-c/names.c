@@ -1,5 +1,5 @@
-// Every name of libc's by which a call can be made, the ones without a header found by dlsym: the fortified forms, the second
-// names, the 64-bit ones. The first names have programs of their own.
+// Calls every further name of libc's functions: fortified forms, second names and 64-bit forms. Names without a
+// header are found by dlsym. Other programs test the first names.
 #include "common.h"
 #include <dlfcn.h>
 #include <mqueue.h>
@@ -236,7 +236,7 @@ static void waits_by_each(struct peer *p) {
 
 // --- calls that make children, which send
 
-// What a shell is to do: the same as `sends_a_byte`.
+// Shell command that does the same as `sends_a_byte`.
 static char *shell_line(int fd) {
     static char line[40];
     snprintf(line, sizeof line, "printf c >&%d; exit 7", fd);
@@ -379,7 +379,7 @@ static void sets_by_each(struct peer *p) {
     }
 }
 
-// What the kernel says of a mask of all signals, by both ways of asking.
+// Prints how the kernel reports a mask of all signals, by both ways of asking.
 static void shows_a_full_mask(struct peer *p) {
     struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART | SA_RESETHAND | 0x400}, now;
     struct {
@@ -567,7 +567,7 @@ static const struct {
     {"fspick", by_fspick},           {"fsmount", by_fsmount},        {"__socket", by_socket},
 };
 
-// Says how the stream ends of which the client has closed the number.
+// Prints how a stream ends whose descriptor the client has closed.
 static void sees_ends(struct peer *p) {
     int listener = listen_on(p, AF_INET, "port");
     for (size_t i = 0; i < COUNT(makes); i++) {

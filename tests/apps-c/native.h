@@ -1,5 +1,5 @@
-// The same program through libsovia: its sockets are SOCK_VIA's, and its calls libsovia's. Put before
-// a program by the compiler (-include).
+// Runs a program through libsovia: its sockets are SOCK_VIA sockets, and its calls are those of
+// libsovia. The compiler includes this file before the program (-include).
 #ifndef SOVIA_TESTS_NATIVE_H
 #define SOVIA_TESTS_NATIVE_H
 
@@ -7,7 +7,8 @@
 #include <sovia.h>
 #include <sys/sendfile.h>
 
-// What a program of libc's makes as SOCK_STREAM is SOCK_VIA here, and looks like the former.
+// Makes a SOCK_VIA socket if the program asks for SOCK_STREAM; the socket looks like a SOCK_STREAM
+// socket.
 static inline int native_socket(int domain, int type, int protocol) {
     int via = (domain == AF_INET || domain == AF_INET6) && (type & 0xf) == SOCK_STREAM;
     return sov_socket(domain, via ? (type & ~0xf) | SOCK_VIA : type, protocol);

@@ -2,8 +2,8 @@
 #include "common.h"
 
 static char buffer[70000];
-// What the kernel's socket takes unread before it says EAGAIN, at the least:
-// 3.9 to 4.0 MB, with pieces of 64 KB always 3866624.
+// Returns the least number of unread bytes that the kernel's socket takes before EAGAIN. That is
+// 3.9 to 4.0 MB, and with pieces of 64 KB always 3866624.
 static long unread_least(size_t piece) { return piece < 65536 ? 3900000 : 3866624; }
 
 static void empty(struct peer *p) {
@@ -41,9 +41,9 @@ static void feeds_empty(struct peer *p) {
 
 static uint64_t filled;
 
-// Writes pieces of one size until there is no room, and stays none: what the kernel has on its way
-// frees a little when it gets there. On a busy machine that lasts, so for less than `least` bytes it
-// has some seconds.
+// Writes pieces of one size until there is no room, and room does not come back. Bytes that the
+// kernel has under way free a little room when they arrive. On a busy machine that takes time. So
+// with fewer than `least` bytes sent, the loop goes on for some seconds.
 static long fill_up(int fd, size_t piece, int flags, long least) {
     long count = 0;
     int64_t start = now_ms();
@@ -80,7 +80,7 @@ static void fills(struct peer *p, size_t piece) {
     // Refused again, but for what the kernel finds a little room for when it asks its peer.
     count += fill_up(p->fd, piece, 0, 0);
     tell(p, count);
-    // The reader takes all: there is room again, and it is told.
+    // The reader takes all bytes. The writer is notified that there is room again.
     await_events(p->fd, POLLOUT, POLLOUT);
     hear(p);
     say_writable(p->fd);

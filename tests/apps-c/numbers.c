@@ -1,5 +1,6 @@
-// Numbers that come back: a connection's descriptor is closed in a way that Sovia cannot see, and the
-// next descriptor of any kind gets the number. And glibc's second names for the same calls.
+// Descriptor numbers that are used again. A connection's descriptor is closed in a way that Sovia
+// cannot see, and the next descriptor of any kind gets the number. Also tests glibc's second names
+// for the same calls.
 #include "common.h"
 #include <dirent.h>
 #include <sys/eventfd.h>
@@ -57,7 +58,7 @@ static int by_socketpair(void) {
     other = fds[1];
     return fds[0];
 }
-// What these two need is made before the number is free.
+// Files that these two functions need are opened before the number is free.
 static int listener, messages;
 
 static int high(int fd) {
@@ -295,7 +296,7 @@ static void name_of_fcntl(struct peer *p) {
     close(p->fd);
 }
 
-// What it had is a file's then.
+// The number of the closed connection becomes a file's number.
 static void name_of_close(struct peer *p) {
     char name[400], text[20];
     snprintf(name, sizeof name, "%s/file", p->dir);

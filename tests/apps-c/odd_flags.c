@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 
-// As recent kernels have it; libc's header has less.
+// The structure of recent kernels; libc's header has fewer fields.
 struct zerocopy {
     uint64_t address;
     uint32_t length, skip, inq;
@@ -154,8 +154,8 @@ static void is_told_how_much_is_left(struct peer *p) {
     send_all(p->fd, "fine", 4);
 }
 
-// One that is told beside each message how many bytes are left (TCP_INQ), as gRPC reads: with room for all of that, for a
-// part of it, for none; while it only looks, and at the end.
+// Prints how many bytes are left after each message (TCP_INQ), as gRPC reads them. The buffer has room for all of the
+// control data, for a part, or for none. The cases include MSG_PEEK and the end.
 static void say_what_is_left(struct peer *p, size_t room, int flags) {
     char control[256];
     memset(control, 0x55, sizeof control);

@@ -311,7 +311,7 @@ static void user_timeout(struct peer *p) {
     meet(p);
 }
 
-// The same for a program that sends only when poll says so.
+// Does the same in a program that sends only when poll reports room.
 static void polled_user_timeout(struct peer *p) {
     int milliseconds = 300, mask = 0;
     CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds));

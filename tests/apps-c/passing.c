@@ -71,7 +71,7 @@ static void given_away(struct peer *p) {
     reap("worker", w.id);
 }
 
-// The same by a call that sends several messages, of which the second one has it.
+// Does the same with a call that sends several messages; the second one carries the descriptor.
 static void given_away_among_several(struct peer *p) {
     struct worker w = start_worker(talks_after_another);
     connected(p);

@@ -254,7 +254,7 @@ static void mixed(struct peer *p) {
             connect_to(p, AF_INET, "other");
         if (step == 5)
             tell(p, 'l');
-        // What is ready is taken, so that each wait is for the next alone.
+        // Take all ready data, so that each wait is for the next event alone.
         CALL(poll(all, step ? 5 : 6, step ? -1 : 0));
         for (int i = 0; i < 6; i++)
             if (all[i].revents)
@@ -270,7 +270,7 @@ static void mixed(struct peer *p) {
     tell(p, 'q');
 }
 
-// Thirty streams, of which some are ready
+// Thirty streams; some of them are ready
 static void many(struct peer *p) {
     struct pollfd all[30];
     int listener = p->server ? listen_on(p, AF_INET, "many") : -1;

@@ -1,5 +1,6 @@
-/* Says whether a program that gains rights has anything of Sovia's but the library's code: it echoes over a connection of its own, by
-   epoll and a forked child, counts its descriptors, looks at its memory, and asks for a ring of io_uring. */
+/* Tests that a program that gains privileges has nothing of Sovia but the library's code. It echoes over a connection
+   of its own, with epoll and a forked child. It counts its descriptors, looks at its memory, and asks for an io_uring
+   ring. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

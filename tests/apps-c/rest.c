@@ -1,5 +1,5 @@
-// What is unread when the peer has finished, and another program gets the stream: this process and the program may
-// both be the ones that read it.
+// Bytes that are unread when the peer has finished and another program gets the stream. This process and the
+// program may both read them.
 #include "common.h"
 #include <stdatomic.h>
 #include <sys/prctl.h>
@@ -129,7 +129,7 @@ static void sends_few_and_hears_slowly(struct peer *p) {
     drain_to_eof(p->fd, 0);
 }
 
-// Whether the end is told as an end.
+// Checks that the end of the stream is reported as an end.
 static void sends_few_and_looks(struct peer *p) {
     send_pattern(p->fd, 0, FEW, 1000);
     CALL(shutdown(p->fd, SHUT_WR));
@@ -407,7 +407,7 @@ static void programs_take_of_many(struct peer *p) {
         drain_to_eof(FIRST + i, i * APART + 1400);
 }
 
-// It has children as long as `forks_until` is open.
+// Forks children as long as `forks_until` is open.
 static int forks_until[2];
 static atomic_int forked;
 
@@ -463,11 +463,11 @@ static void the_last_of_many_reads(struct peer *p) {
         if (children[i])
             continue;
         MUST(close(others[1]));
-        // It ends when this process is the last one.
+        // The read ends when this process is the last one.
         MUST(read(others[0], &byte, 1));
         if (i + 1 < CHILDREN)
             _exit(0);
-        // Longer than a look at who lives is away.
+        // Wait until the next check for living processes is over.
         nap(300);
         drain_to_eof(p->fd, 700);
         fflush(stdout);
@@ -513,7 +513,7 @@ static void headers_of_messages(struct peer *p) {
     drain_to_eof(p->fd, 900);
 }
 
-// What the program leaves unread its relative leaves unread as well.
+// The parent leaves the bytes unread that the program has left.
 static void none_reads_it_all(struct peer *p) {
     hear(p);
     run(p, false, becomes(p, "takes", "0"));
@@ -541,7 +541,7 @@ static void its_group_is_killed(struct peer *p) {
         execlp("sleep", "sleep", "1000", NULL);
         _exit(99);
     }
-    // It ends when the child has become the program.
+    // The read ends when the child executes the program.
     MUST(close(begins[1]));
     MUST(read(begins[0], &byte, 1));
     MUST(kill(-child, SIGKILL));

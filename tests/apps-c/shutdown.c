@@ -68,7 +68,7 @@ static void shut_reading(struct peer *p) {
     say_events(p);
     meet(p);
     meet(p);
-    // What comes later is there all the same.
+    // Later bytes can be read nevertheless.
     await_bytes(p->fd, 5);
     say_text("received", buffer, recv(p->fd, buffer, 10, 0));
     CALL(recv(p->fd, buffer, 10, 0));
@@ -107,7 +107,8 @@ static void sees_both_shut(struct peer *p) {
     meet(p);
 }
 
-// What a connection says that bytes have reset which arrived where both halves were shut.
+// Prints the state of a connection after a reset. The reset was caused by bytes that arrived when
+// both halves were shut.
 static void say_what_is_left(struct peer *p) {
     say_events(p);
     CALL(send(p->fd, "x", 1, 0));
@@ -458,8 +459,8 @@ static void wrong_how(struct peer *p) {
     say_alive(p->fd, p->server, "after it");
 }
 
-// A peer's last bytes come before its end, also for calls that only look, and however late a thread is
-// that handles messages: all share one processor.
+// A peer's last bytes come before its end. This holds also for calls that only peek, and if a thread
+// that handles messages runs late because all threads share one processor.
 #define LAST "last words"
 #define FAREWELLS 40
 

@@ -36,8 +36,9 @@ static void alarm_in(int ms) {
     set_alarm(ms, 0);
 }
 
-// A call that a signal comes into. On a busy machine the signal may come before the call waits, and
-// be lost on it: so there are more, which count as the same.
+// Makes a call that a signal interrupts. On a busy machine the signal may come before the call
+// waits, and so have no effect. Therefore the timer repeats the signal, and repeated signals count
+// as one.
 #define ALARMED(ms, expression)                                                \
     do {                                                                       \
         counted = 0;                                                           \
@@ -192,8 +193,8 @@ static void blocked_write_and_restart(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// One signal, that comes when the peer has the first bytes: a call that goes on copying for a while must not forget it when there is
-// no room for more.
+// One signal that comes when the peer has the first bytes. A call that copies for a while must remember the signal
+// until there is no more room.
 static pthread_t sender;
 static void *interrupts_the_sender(void *argument) {
     hear(argument);

@@ -102,7 +102,7 @@ static void counts(int signal) {
     handled++;
 }
 
-// What is ready comes before a signal that only the call's mask lets in.
+// A ready descriptor comes before a signal that only the call's mask unblocks.
 static void has_signals_pending(struct peer *p) {
     MUST(pipe(pipe_of_nothing));
     signal(SIGUSR1, counts);

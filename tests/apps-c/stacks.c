@@ -1,5 +1,5 @@
-// How much of the program's stack calls take: each call is made on a painted stack, on the connection
-// and on a Unix socket, and what it takes more is the library's.
+// Measures how much of the program's stack calls use. Each call runs on a painted stack, once on the
+// connection and once on a Unix socket. The library uses the difference.
 #include "common.h"
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -354,7 +354,7 @@ static void connects(int port) {
     MUST(close(one));
 }
 
-// The same calls, none of which the library has a hand in.
+// Makes the same calls on descriptors that the library does not handle.
 static void elsewhere(int fd) {
     int pair[2], fresh = MUST(socket(AF_INET, SOCK_STREAM, 0));
     (void)fd;

@@ -14,8 +14,8 @@ static void open_all(struct peer *p) {
     }
 }
 
-// Writes until there is no room. The kernel may refuse while what it has been given is still on its way,
-// which on a busy machine lasts: it has some seconds to take as much as it can.
+// Writes until there is no room. The kernel may refuse bytes while earlier ones are under way, which
+// takes time on a busy machine. So the kernel has some seconds to take as many bytes as it can.
 static uint64_t fill_stalled(void) {
     uint64_t count = 0;
     int64_t start = now_ms();

@@ -190,7 +190,8 @@ static void prints_past_streams(struct peer *p) {
     MUST(close(2));
 }
 
-// As an FTP client has its control connection: closing one closes the number for both.
+// An FTP client uses two files on its control connection: closing one closes the descriptor of
+// both.
 static void two_files_on_one_number(struct peer *p) {
     FILE *in = fdopen(p->fd, "r"), *out = fdopen(p->fd, "w");
     char line[100];
@@ -225,7 +226,7 @@ static void files_and_calls(struct peer *p) {
     CALL(fclose(both));
 }
 
-// What has not been flushed at a fork is flushed twice.
+// Bytes that were not flushed before a fork are flushed twice.
 static void forks_unflushed(struct peer *p) {
     becomes_standard(p, 1);
     printf("before the fork\n");
@@ -367,7 +368,7 @@ static void takes_a_pipes_number(struct peer *p) {
     say("pclose %d", pclose(pipe));
 }
 
-// What stands at a number of a service that is not wholly a connection.
+// Puts a file at one of the numbers of a service.
 static void becomes(int number, int fd) {
     if (fd < 0)
         close(number);
@@ -395,7 +396,8 @@ static void takes(const char *what, int in, int out, int err) {
     say("%s: stderr %d %s", what, logged, logged ? "0" : strerrorname_np(errno));
 }
 
-// As inetd would start it, but one or more of the numbers are a pipe, a file, a device, or closed.
+// Starts like a service of inetd, but one or more of its numbers are a pipe, a file, a device, or
+// closed.
 static void has_others_at_its_numbers(struct peer *p) {
     int null = MUST(open("/dev/null", O_RDWR)), full = MUST(open("/dev/full", O_RDWR)), pipes[2];
     char path[512], *text = NULL;

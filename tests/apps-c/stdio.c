@@ -129,7 +129,7 @@ static void takes_turns(struct peer *p) {
     say_text("received", buffer, got);
 }
 
-// What libc has of the stream's bytes when the program ends.
+// Leaves bytes in libc's buffer when the program ends.
 static void leaves_to_exit(struct peer *p) {
     FILE *out = fdopen(p->fd, "w");
     fprintf(out, "never flushed %d\n", 7);
@@ -234,7 +234,7 @@ static void accepts_a_file(struct peer *p) {
     CALL(recv(fd, buffer, 1, 0));
 }
 
-// A connection takes the number of a stream of libc's.
+// A connection takes the descriptor number of a libc stream.
 static void takes_a_files_number(struct peer *p) {
     FILE *file = fopen("/dev/null", "r+");
     setbuf(file, NULL);
@@ -376,7 +376,7 @@ static void closes_under_files(struct peer *p) {
     clearerr(out);
     setvbuf(out, NULL, _IONBF, 0);
     CALL(fputs("nowhere", out));
-    // What it had read ahead it still has.
+    // The stream still has the bytes that it had read ahead.
     say("line %d", fgets(line, sizeof line, in) != NULL && !strcmp(line, "second 42 words\n"));
     CALL(fgetc(in));
     say("end %d, error %d, number %d", !!feof(in), !!ferror(in), fileno(in) == number);

@@ -127,8 +127,8 @@ static void both_ways(struct peer *p) {
     say("%llu sent, %llu received", (unsigned long long)sent, (unsigned long long)got);
 }
 
-// --- requests and answers with long and short pauses, so that either end has
-// just gone to sleep, is about to, or is awake when the other comes
+// --- requests and answers with long and short pauses: each may find the other end awake, asleep,
+// or about to sleep
 
 static void asks(struct peer *p) {
     begin(5);

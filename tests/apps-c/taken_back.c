@@ -1,5 +1,5 @@
-// Connections that are taken back to TCP while other threads are in calls on them; by threads and by children, of
-// which some do not live to see the end of it.
+// Connections that fall back to TCP while other threads are in calls on them. Threads and children cause the
+// fallback, and some children do not live until its end.
 #include "common.h"
 #include <sys/ioctl.h>
 
@@ -14,7 +14,7 @@
 
 static uint64_t total = 12 << 20;
 
-// What the kernel alone can do with a descriptor.
+// Uses of a descriptor that only the kernel can serve.
 enum act { STANDARD_INPUT, PASSED, INHERITED, ACTS };
 
 static void act(enum act act, int fd) {
@@ -161,7 +161,8 @@ static void under_a_waiter(struct peer *p) { under(p, waits, NULL); }
 static void under_a_writer(struct peer *p) { under(p, NULL, sends); }
 static void under_both(struct peer *p) { under(p, reads, sends); }
 
-// What takes a connection back at an end that both sends and receives, and may not come to the end of that.
+// Causes of a fallback at an end that both sends and receives; they may end before the fallback is
+// complete.
 enum taker { NOTHING, CHILD, KILLED_CHILD, CANCELLED_THREAD, JUMPING_HANDLER };
 
 // How many connections; the moment at which a taker is stopped moves from one to the next.

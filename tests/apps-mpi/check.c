@@ -1,6 +1,7 @@
-/* What MPI promises, checked for results: types, wildcards, probes, cancels, synchronous sends, long messages,
-   messages to oneself, layouts with gaps, collectives, one-sided windows. `check CASE...`; without a case all of them.
-   Prints a line for each case that is right; ends with another status than 0 at the first that is not. */
+/* Checks the results of functions that MPI specifies: types, wildcards, probes, cancels, synchronous sends, long
+   messages, messages to oneself, layouts with gaps, collectives, one-sided windows.
+   `check CASE...` runs these cases; without a case it runs all. Prints a line for each case that is right. Ends with
+   a status other than 0 at the first that is not. */
 #include <mpi.h>
 #include <complex.h>
 #include <stdint.h>
@@ -209,7 +210,7 @@ static void cancels(void)
         CHECK(cancelled && value == -1);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    /* What came meanwhile is not lost. */
+    /* Messages that arrived meanwhile are not lost. */
     int out = rank;
     MPI_Sendrecv(&out, 1, MPI_INT, next(), 99, &value, 1, MPI_INT, previous(), 99, MPI_COMM_WORLD, &status);
     CHECK(value == previous());

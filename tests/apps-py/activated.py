@@ -1,5 +1,8 @@
-"""A service that systemd's socket activation starts: it answers on its standard input and output, or on the connection, or
-takes connections from the listener, that it finds as descriptor 3: activated.py stdio|connection|listener."""
+"""A service that systemd's socket activation starts: activated.py stdio|connection|listener.
+
+It answers on its standard input and output, on a connection, or on connections from a listener. The
+connection or the listener is descriptor 3.
+"""
 
 import os
 import socket

@@ -1,9 +1,9 @@
-"""What the Python scenarios share: roles, ports, a side channel, transcripts.
+"""Shared by the Python scenarios: roles, ports, a side channel, transcripts.
 
     python3 PROGRAM.py server|client|both DIR CASE
 
-As for the C programs: the two roles are started separately, meet through a port
-file in DIR, and stay in step over two FIFOs.
+Like the C programs, the two roles are started separately, meet through a port file in DIR, and stay in step over
+two FIFOs.
 """
 
 import ctypes

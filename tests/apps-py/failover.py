@@ -17,7 +17,7 @@ import time
 
 from common import main, recv_exactly, say
 
-# What a test says by making a file in DIR.
+# Name of a file in DIR by which a test notifies the program.
 ENOUGH = "enough"
 BLOCK = 1 << 10
 
@@ -176,7 +176,7 @@ def questions(peer):
 
 
 def write_all_that_fits(peer, connection):
-    """As much as there is room for while the peer does not read."""
+    """Writes as much as there is room for while the peer does not read."""
     connection.setblocking(False)
     written = 0
     try:
@@ -188,7 +188,7 @@ def write_all_that_fits(peer, connection):
 
 
 def write_until_on_tcp(peer, connection):
-    """Much, of which a good part finds no room on TCP once the connection goes on there."""
+    """Writes until a good part finds no room on TCP, where the connection continues."""
     write_all_that_fits(peer, connection)
     before = sent_on_tcp(connection)
     note(peer, "running")
@@ -211,13 +211,13 @@ def last_words(peer):
             had += len(data)
             time.sleep(0.0001)
         assert had == written, (had, written)
-        # What is written now is for no process.
+        # No process reads the bytes written from here on.
         peer.meet()
     say("every byte")
 
 
 def killed_over_it(peer):
-    """The server is killed instead: its peer is told of it if something is missing, after what is not."""
+    """The server is killed instead. Its peer reads all complete bytes, and then gets an error if some are missing."""
     connection = peer.stream()
     if peer.server:
         write_until_on_tcp(peer, connection)

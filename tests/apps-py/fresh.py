@@ -33,8 +33,10 @@ def unacknowledged(connection):
 
 
 def ask(peer, nodelay):
-    """An answer acknowledges what it answers, at the latest when the next request is due: else Nagle's
-    algorithm holds that back until the kernel's delayed acknowledgement."""
+    """Checks that an answer acknowledges its request before the next request is due.
+
+    Otherwise Nagle's algorithm would delay that request until the kernel's delayed acknowledgement.
+    """
     late = 0
     port = peer.port()
     for _ in range(CONNECTIONS):

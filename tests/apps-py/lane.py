@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Two ends of one transfer over any IP network, which check what they get.
 
-lane.py serve ADDRESS PORT           answers one connection: sends back the digest of what has come, then as many bytes
-lane.py ask ADDRESS PORT BYTES       sends so many bytes, and checks the digest and the bytes that come back
-lane.py noise ADDRESS PORT COUNT     sends so many UDP datagrams that mean nothing
+- lane.py serve ADDRESS PORT           answers one connection: sends back the digest of the received bytes, then as many bytes
+- lane.py ask ADDRESS PORT BYTES       sends BYTES bytes, and checks the digest and the bytes that come back
+- lane.py noise ADDRESS PORT COUNT     sends COUNT meaningless UDP datagrams
 """
 import hashlib
 import random

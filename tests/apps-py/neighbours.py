@@ -29,7 +29,7 @@ def answer(address, port, connections):
                 while data := connection.recv(65536):
                     connection.sendall(data)
             except ConnectionResetError:
-                # As when a process is killed that has not read everything.
+                # The peer process was killed before it had read everything.
                 pass
 
     threads = []
@@ -105,7 +105,7 @@ def on_tcp(connect, _):
 def once(connect, _):
     connection = connect()
     come_to_be_accelerated(connection)
-    # As much as fills every buffer on the way.
+    # Fill every buffer on the way.
     data = os.urandom(3 << 20)
     sender = threading.Thread(target=connection.sendall, args=[data])
     sender.start()
@@ -200,7 +200,7 @@ def kept_alive(connect, _):
         connection.recv(1)
     except OSError as error:
         print("over:", errno.errorcode[error.errno], flush=True)
-    # The error is told once, as the kernel tells one.
+    # Like the kernel, the library reports the error once.
     print("after it:", connection.recv(1), connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), flush=True)
 
 

@@ -1,6 +1,6 @@
-"""What `sovia run -v` says of connections that end on TCP: a case for each reason.
+"""Checks the reasons that `sovia run -v` prints for connections on TCP: one case for each reason.
 
-Usage: reasons.py CASE PORT, which answers and starts the other end; that one is reasons.py -CASE PORT.
+Usage: reasons.py CASE PORT answers, and starts the other end as reasons.py -CASE PORT.
 """
 
 import array
@@ -128,7 +128,7 @@ def receives_with_idle_flags_answer(s):
 
 def is_filtered(s):
     warm(s, True)
-    # One that allows everything. (Without root's rights it would take PR_SET_NO_NEW_PRIVS, a reason of its own.)
+    # A filter that allows everything. (Without root it would need PR_SET_NO_NEW_PRIVS, which is another reason.)
     allow = ctypes.create_string_buffer(b"\x06\x00\x00\x00\x00\x00\xff\x7f", 8)
     program = (ctypes.c_uint64 * 2)(1, ctypes.addressof(allow))
     assert LIBC.prctl(22, 2, ctypes.byref(program)) == 0, os.strerror(ctypes.get_errno())

@@ -28,7 +28,7 @@ PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_MDWE = 24, 38, 65
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 EQUAL = 4
 AF_NETLINK = 16
-# What containers-common 0.50's seccomp.json refuses to processes without capabilities, of what may be asked for.
+# System calls that seccomp.json of containers-common 0.50 denies to processes without capabilities.
 UNKNOWN_TO_PODMAN = ["vmsplice", "futex_waitv", "userfaultfd", "kcmp", "io_uring_setup"]
 
 

@@ -2,10 +2,10 @@
 
     python3 slow_present.py NOTES same|nobody
 
-Each is a TCP socket with bytes that will not be read and a minute's time to linger: the process
-that closes it last waits for that long. They go to every name of a meeting with the server
-whose port is in NOTES, and to the server's own datagram sockets, until there is NOTES/done.
-A program of its own: what starts processes must not hold such a socket.
+Each is a TCP socket with bytes that nothing reads, and a linger time of a minute. So the process that closes it last
+waits for a minute. The sockets go to every rendezvous name of the server whose port is in NOTES, and to the server's own
+datagram sockets, until NOTES/done exists. This is a separate program, because the process that starts others must not
+hold such a socket.
 """
 
 import array

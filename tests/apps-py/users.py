@@ -103,7 +103,7 @@ def accelerated(connection):
     return False
 
 
-# What is shared.
+# Shared memory and descriptors.
 
 
 def shared(what=""):
@@ -148,7 +148,7 @@ def refused(*attempts):
 
 
 def is_board(fd, target):
-    """Whether that is a new file of records, sealed against the writes of others."""
+    """Returns true if `fd` is a new file of statistics, sealed against writes by others."""
     if "memfd" not in target:
         return False
     seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -259,7 +259,7 @@ def nothing_changes():
 
 
 def a_change_that_fails():
-    """The calls that fail for want of rights leave no connection broken."""
+    """Calls that fail because rights are missing leave no connection broken."""
     os.setresuid(NOBODY, NOBODY, NOBODY)
     must(libc.prctl(4, 1, 0, 0, 0))
     server = Server()
@@ -340,7 +340,7 @@ def worker():
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
         for start, end in shared().values():
-            # As far as it has pages: the rest is sparse.
+            # Stop where the pages end, because the rest of the file is sparse.
             for at in range(start, min(end, start + (64 << 20)), 4096):
                 ctypes.memset(at, 0xA5, 4096)
         for fd, target in descriptors().items():
@@ -373,7 +373,7 @@ def worker():
 
 
 def worker_shares_nothing():
-    """It finds no memory and no descriptor of its parent's."""
+    """The child finds no memory and no descriptor of its parent."""
     server = Server()
     parents, common, candidate = server.connect(), server.connect(), server.connect()
     assert accelerated(parents) and accelerated(common)
@@ -395,7 +395,7 @@ def worker_shares_nothing():
                     assert os.fstat(fd).st_ino not in files
                 except OSError:
                     pass
-            # It is the only one that speaks on this one.
+            # Only the child uses this connection.
             converse(common, 200)
             converse(candidate, 200)
             must(libc.prctl(4, 1, 0, 0, 0))

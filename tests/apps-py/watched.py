@@ -181,7 +181,7 @@ def hostile(_port):
             os.close(file)
             stay()
         children.append(child)
-    # One whose file is no memory file: it is not opened.
+    # The child's file is no memory file, so it is not opened.
     child = os.fork()
     if child == 0:
         os.unshare(os.CLONE_NEWNS | os.CLONE_NEWUSER if os.geteuid() else os.CLONE_NEWNS)

@@ -1,4 +1,5 @@
-// Calls what service.x says: `client PORT CASE [via]`. Says what it is told, and nothing that differs from run to run.
+// Makes the calls of service.x: `client PORT CASE [via]`. Prints the results, and nothing that differs from run to
+// run.
 #include "client.h"
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static CLIENT *service(void) {
     return client;
 }
 
-// Where the connection's bytes are: for the transport that can tell.
+// Prints where the connection's bytes are, if the transport knows.
 static void say_where(CLIENT *client) {
 #ifdef VIA
     int fd, on_via = 0;

@@ -1,4 +1,4 @@
-// What the client's files share.
+// Shared by the client's files.
 #include "service.h"
 
 void calls(CLIENT *client, int count); // sums; says how many were right

@@ -1,4 +1,4 @@
-// What a handle can do beside calls, and what goes wrong in calls.
+// Operations of a handle besides calls, and errors in calls.
 #include "client.h"
 #include <stdio.h>
 #include <stdlib.h>

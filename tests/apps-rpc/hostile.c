@@ -25,7 +25,7 @@ int hostile(CLIENT *client, const char *name) {
                 break;
         printf("no record\n");
     } else if (!strcmp(name, "flood")) {
-        // The same for longer than anything could keep.
+        // Do the same for longer than any buffer could hold.
         *(uint32_t *)fragment = htonl(sizeof fragment - 4);
         for (int i = 0; i < 6000; i++)
             if (send_raw(client, fragment, sizeof fragment) < 0)
