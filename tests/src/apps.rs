@@ -16,7 +16,7 @@ use crate::workspace::{build_dir, libsovia, tests_dir};
 pub(crate) enum App {
     /// `apps-c/NAME.c`, with `apps-c/NAME_thrown.cc` if there is one
     C(&'static str),
-    /// The same, built with AddressSanitizer.
+    /// A C program as above, built with AddressSanitizer.
     Sanitized(&'static str),
     /// `apps-py/NAME.py`
     Python(&'static str),
@@ -30,10 +30,10 @@ impl App {
         }
     }
 
-    /// The command that starts it, built first if need be.
+    /// Returns the command that starts the program. Builds the program first if necessary.
     ///
     /// # Panics
-    /// If a script is to be built against libsovia.
+    /// If a script should run on libsovia.
     pub(crate) fn command(self, stack: Stack) -> Vec<OsString> {
         match self {
             Self::C(name) if stack == Stack::Native => vec![build(name, Form::Native).into()],
@@ -65,12 +65,13 @@ pub fn c_program(name: &str) -> PathBuf {
     build(name, Form::Libc)
 }
 
-/// The same, built against libsovia, which it finds where that was built.
+/// Like `c_program`, but builds against libsovia, which the program finds in its build folder.
 pub fn native_c_program(name: &str) -> PathBuf {
     build(name, Form::Native)
 }
 
-/// The same, into a folder, with a library of its own whose source this is and which is linked against libsovia as well.
+/// Like `native_c_program`, but builds into `folder`. Adds a library with the source `library`, which is linked with
+/// libsovia too.
 pub fn native_c_program_with_library(name: &str, library: &str, folder: &Path) -> PathBuf {
     let (sources, include) = (tests_dir().join("apps-c"), tests_dir().join("../include"));
     let (source, linked) = (folder.join("own.c"), folder.join("libown.so"));
@@ -165,8 +166,8 @@ fn build(name: &str, form: Form) -> PathBuf {
     program
 }
 
-/// Builds the library of a program that opens one, if there is `apps-c/NAME_library.c`: with the functions that
-/// it calls looked for at their first call (`NAME.lazy.so`), and when it is loaded (`NAME.now.so`).
+/// Builds `apps-c/NAME_library.c`, if there is one, for a program that opens it. The functions that the library
+/// calls are looked up at their first call (`NAME.lazy.so`), or when the library is loaded (`NAME.now.so`).
 fn build_library(name: &str, sources: &Path, folder: &Path) {
     let source = sources.join(format!("{name}_library.c"));
     if !source.exists() {
@@ -187,7 +188,7 @@ fn build_library(name: &str, sources: &Path, folder: &Path) {
     }
 }
 
-/// What links a program with a library where that lies.
+/// Returns options that link a program with a library in its present folder.
 fn against(library: &Path) -> [OsString; 3] {
     let folder = library.parent().expect("a library lies in a folder").as_os_str();
     let with = |option: &str| {

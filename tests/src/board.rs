@@ -29,8 +29,8 @@ impl Board {
         };
         file.set_len(StatsPage::SIZE as u64).expect("a file in memory takes any length");
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing; it is as
-        // long as a page, never unmapped, and used as a page by every process.
+        // SAFETY: the kernel chooses the address, so the new mapping replaces nothing. The mapping
+        // is as long as a page, is never unmapped, and every process uses it as a page.
         let page = unsafe {
             let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
             let memory = libc::mmap(null, StatsPage::SIZE, access, libc::MAP_SHARED, fd, 0);
@@ -45,7 +45,7 @@ impl Board {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// What `sovia run -v` would say.
+    /// Returns the summary that `sovia run -v` would print.
     pub(crate) fn summary(&self) -> String {
         format!("sovia: accelerated: {} ends of connections\n", self.page.accelerated())
     }

@@ -29,7 +29,7 @@ impl Bottleneck {
             let way = format!("link add way netns {name} type veth peer name {end} netns {middle}");
             assert!(ip(&way) && ip(&format!("-n {middle} link set {end} up")), "{way}");
             hosts.bring_up(which);
-            // Frames are to be those that would be on a wire, with their checksums.
+            // Turn offloads off, so that frames have their size on a wire, and checksums.
             let off = "ethtool -K way tx off tso off gso off tx-udp-segmentation off";
             assert!(ip(&format!("netns exec {name} {off}")), "{off}");
         }
@@ -57,7 +57,7 @@ impl Bottleneck {
     /// # Panics
     /// If it has failed.
     pub fn end(&mut self) -> String {
-        // It ends with its standard input.
+        // The relay ends with its standard input.
         drop(self.relay.stdin.take());
         let mut says = String::new();
         let output = self.relay.stdout.as_mut().expect("a pipe");

@@ -11,7 +11,7 @@ use crate::programs::skipped;
 use crate::until::until;
 use crate::workspace::{TempDir, all_may_read, sovia};
 
-/// Where Redis listens, and where agents hear each other.
+/// Port of Redis, and port on which agents receive from each other.
 const PORT: &str = "7542";
 const AGENTS: u16 = 7471;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py");
@@ -27,10 +27,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Of root's; `None` where there can be none, which is told.
+    /// Makes hosts for root. Returns `None`, and prints the reason, if there can be none.
     ///
     /// # Panics
-    /// If what it needs cannot be made.
+    /// If anything else that it needs cannot be made.
     pub fn new(test: &str, count: usize, programs: &[&str]) -> Option<Self> {
         if skipped(test, &[&["ip", "python3"], programs].concat()) {
             return None;
@@ -70,17 +70,18 @@ impl Cluster {
             chown(key.file(), Some(user), Some(user)).expect("the file is this process's");
         }
         let program = format!("setpriv --reuid {user} --regid {user} --clear-groups");
-        // CAP_NET_ADMIN and CAP_BPF, of which an old setpriv has no name.
+        // CAP_NET_ADMIN and CAP_BPF; an old setpriv has no name for the second.
         let capabilities = "+net_admin,+cap_39";
         let agent = format!("{program} --inh-caps {capabilities} --ambient-caps {capabilities}");
         cluster.user = [program, agent];
         Some(cluster)
     }
 
-    /// The agent of a host; `None` if there can be none here, which is told.
+    /// Starts the agent of a host. Returns `None`, and prints the reason, if there can be none
+    /// here.
     ///
     /// # Panics
-    /// If it does not start for another reason.
+    /// If the agent does not start for another reason.
     pub fn agent(&self, test: &str, host: usize) -> Option<FarNic> {
         let prefix = format!("{} {}", self.hosts.prefix(host), self.user[1]);
         let file = self.folder.path().join(format!("peers{host}"));
@@ -143,24 +144,24 @@ impl Cluster {
         self.start(host, &[&at[..], &["-c", "20", "-n", &requests]].concat())
     }
 
-    /// The same with 50 clients, which stay connected until it is interrupted.
+    /// Starts 50 clients, which stay connected until they are interrupted.
     pub fn benchmark_for_ever(&self, host: usize) -> Running {
         let at = ["redis-benchmark", "-h", Hosts::ADDRESSES[0], "-p", PORT, "-q", "-t", "set,get"];
         self.start(host, &[&at[..], &["-c", "50", "-n", "2000000000", "-d", "3000"]].concat())
     }
 
-    /// Tells those that ask until they are told that it is enough.
+    /// Ends the clients that ask until they are told to stop.
     ///
     /// # Panics
-    /// If that cannot be written.
+    /// If the file that tells them cannot be written.
     pub fn enough(&self) {
         std::fs::write(self.folder.path().join("enough"), "").expect("a file");
     }
 
-    /// It is not, for those that ask from here on.
+    /// Lets clients that are started from here on ask again.
     ///
     /// # Panics
-    /// If that cannot be taken back.
+    /// If the file that ends them cannot be removed.
     pub fn begin_again(&self) {
         std::fs::remove_file(self.folder.path().join("enough")).expect("it has been said");
     }

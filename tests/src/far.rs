@@ -67,13 +67,13 @@ impl FarNic {
         Self::start_with(folder, prefix, name, (listen, key), &options)
     }
 
-    /// The same, whose peers are among the options.
+    /// Like `start`, with the peers among the options.
     ///
     /// # Errors
-    /// What it has said.
+    /// The agent's output.
     ///
     /// # Panics
-    /// If it cannot be started at all.
+    /// If the agent cannot be started at all.
     pub fn start_with(
         folder: &TempDir,
         prefix: &str,
@@ -123,12 +123,12 @@ impl FarNic {
         self.said().matches("connected to the agent at").count()
     }
 
-    /// Where it hears the other agent.
+    /// Returns the address on which it receives from the other agent.
     pub fn listens_at(&self) -> &str {
         &self.listens_at
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -161,7 +161,7 @@ impl FarPair {
         Self::start_each(test, [options, options])
     }
 
-    /// The same, with options for each.
+    /// Like `start`, with options for each agent.
     pub fn start_each(test: &str, options: [&[&str]; 2]) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::workspace::{TempDir, sovia};
 #[derive(Debug)]
 pub struct Hosts {
     names: Vec<String>,
-    /// That of the switch, where there is one.
+    /// Network namespace of the switch, if there is one.
     switch: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Where programs find an agent in a folder.
+    /// Returns the path at which programs find an agent in a folder.
     pub fn path(folder: &TempDir) -> PathBuf {
         folder.path().join("agent")
     }

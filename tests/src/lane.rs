@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::hosts::Hosts;
 use crate::workspace::{TempDir, sovia};
 
-/// What the NICs of two lanes are on.
+/// Transport of the NICs of two lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneNics {
     /// Shared memory: both processes in this network namespace, their devices in the two others.
@@ -31,16 +31,16 @@ pub struct LaneScene {
     nics: LaneNics,
     mtu: usize,
     folder: TempDir,
-    /// What `--nic` and `--peer` call each of them.
+    /// Each NIC's place, for `--nic` and `--peer`.
     places: [[String; 2]; 2],
 }
 
 impl LaneScene {
     /// The addresses of the lanes.
     pub const ADDRESSES: [&str; 2] = ["10.91.8.2", "10.91.8.3"];
-    /// Those of IPv6.
+    /// IPv6 addresses of the lanes.
     pub const ADDRESSES_V6: [&str; 2] = ["fd91::2", "fd91::3"];
-    /// What their devices are called.
+    /// Name of the lanes' devices.
     pub const DEVICE: &str = "lane7";
 
     /// `None` where this process may make no namespace, or the kernel has no TUN devices.
@@ -70,7 +70,7 @@ impl LaneScene {
         &self.hosts
     }
 
-    /// Where files may lie.
+    /// Returns the folder for files.
     pub fn folder(&self) -> &TempDir {
         &self.folder
     }
@@ -189,10 +189,11 @@ pub struct LaneEnd {
 }
 
 impl LaneEnd {
-    /// What it, and others of its host, have said of peers and errors so far.
+    /// Returns the messages about peers and errors that it, and other lanes of its host, have
+    /// printed so far.
     ///
     /// # Panics
-    /// If that cannot be read.
+    /// If the file with the messages cannot be read.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.says).expect("what it says")
     }

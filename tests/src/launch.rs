@@ -82,7 +82,7 @@ impl Launch {
         words
     }
 
-    /// What a person would type.
+    /// Returns the command as a shell line.
     pub fn shell(&self) -> String {
         let words = self.words();
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -163,12 +163,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether it has ended.
+    /// Returns true if it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it has written to stdout so far.
+    /// Returns what it has written to stdout so far.
     pub fn stdout_so_far(&self) -> String {
         self.stdout.text()
     }
@@ -193,7 +193,7 @@ impl Running {
         self.outcome(last)
     }
 
-    /// What there is to say of a program that has not ended in time.
+    /// Returns the state of a program that has not ended in time.
     fn last(&self, ended: bool) -> Option<Last> {
         (!ended).then(|| Last {
             stdout: self.stdout.text(),
@@ -249,18 +249,18 @@ struct Last {
 /// How a program ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it wrote to stdout.
+    /// Output on stdout.
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// Output on stderr.
     pub stderr: String,
     /// Its status; `None` if the watchdog had to end it.
     pub status: Option<ExitStatus>,
-    /// What its processes were waiting for when the watchdog came.
+    /// Kernel functions in which its processes slept when the watchdog ended them.
     pub stuck: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether it ended by itself, with status 0.
+    /// Returns true if it ended by itself, with status 0.
     pub fn success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
@@ -319,7 +319,7 @@ pub fn finish(mut programs: Vec<Running>, limit: Duration) -> Vec<Outcome> {
     programs.into_iter().zip(last).map(|(program, last)| program.outcome(last)).collect()
 }
 
-/// What each process of a group is waiting for, in the kernel's words.
+/// Returns, for each process of a group, the kernel function in which it sleeps.
 fn stuck_processes(group: u32) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -1,11 +1,11 @@
-//! What a run may not leave behind: files in shared memory and abstract names.
+//! Files in shared memory and abstract names, which a run must not leave behind.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What was there before.
+/// Files and names that existed before the run.
 #[derive(Debug)]
 pub struct Leftovers(BTreeSet<String>);
 
@@ -15,14 +15,15 @@ impl Leftovers {
         Self(present())
     }
 
-    /// What has come since and stays: what dying processes leave to the kernel is given time to go,
-    /// and so are the processes of tests that run beside this one, which have names of their own.
+    /// Returns new files and names that stay. Waits for the kernel to remove those of dying
+    /// processes. Waits also for processes of other tests, which run at the same time and have
+    /// files and names of their own.
     pub fn after(&self) -> BTreeSet<String> {
         let deadline = Instant::now() + Duration::from_secs(90);
         let mut new: BTreeSet<String> = present().difference(&self.0).cloned().collect();
         while !new.is_empty() && Instant::now() < deadline {
             sleep(Duration::from_millis(50));
-            // What others make in the meantime is not ours.
+            // Ignore files and names that others make meanwhile.
             new = new.intersection(&present()).cloned().collect();
         }
         new

@@ -1,10 +1,10 @@
-//! Differential tests: the same program over the kernel and over Sovia must
-//! see the same calls return the same things.
+//! Differential tests: calls of one program must return the same results over the kernel and over
+//! Sovia.
 //!
 //! A scenario is a small C or Python program that writes down what it sees.
-//! Its server and its client are started separately, in all four pairings of
-//! the kernel and Sovia, and each end's transcript has to be the one that it
-//! writes when both are on the kernel.
+//! Its server and its client are started separately, in all four pairings of the kernel and Sovia.
+//! Each end's transcript must equal the transcript that this end writes when both are on the
+//! kernel.
 
 mod apps;
 mod board;
@@ -64,8 +64,8 @@ macro_rules! scenarios {
     };
 }
 
-/// Cases in which Sovia is known to differ from the kernel, and why: counted as skipped, and run
-/// by `--ignored` by a developer who wants to close the gap.
+/// Cases in which Sovia is known to differ from the kernel, each with its reason. They count as
+/// skipped. `--ignored` runs them, for a developer who wants to remove the difference.
 #[macro_export]
 macro_rules! known_limits {
     ($program:literal, $why:literal: $($case:ident),+ $(,)?) => {
@@ -82,8 +82,7 @@ macro_rules! known_limits {
     };
 }
 
-/// The same, with the switch to shared memory falling before, into and after what
-/// the scenario does.
+/// Like `scenarios`, with the switch to shared memory before, during and after the scenario's work.
 #[macro_export]
 macro_rules! scenarios_across_the_switch {
     ($program:literal: $($case:ident),+ $(,)?) => {

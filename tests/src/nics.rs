@@ -21,14 +21,14 @@ fn says(end: &str) -> String {
     format!("{end}.says")
 }
 
-/// Cases of the C programs' scenarios that hold wherever two NICs carry a connection, each a test: `$run` is called with its name
-/// and the scenario.
+/// Cases of the C programs' scenarios that must pass wherever two NICs carry a connection. Each becomes a test, which
+/// calls `$run` with the case's name and the scenario.
 #[macro_export]
 macro_rules! carried_scenarios {
     ($run:path) => {
         $crate::carried_scenarios! {
             $run;
-            // What was sent before a death arrives, and nothing else.
+            // Bytes sent before a death arrive, and no others.
             "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
             "dying": a_child_of_the_half_closed_dies;
             // TCP's end overtakes the VI.

@@ -4,7 +4,7 @@ use crate::turn::Turn;
 use std::fmt;
 use std::panic::Location;
 
-/// What carries a program's streams.
+/// Carrier of a program's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     /// The kernel's TCP; the program is started as it is.

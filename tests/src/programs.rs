@@ -17,7 +17,7 @@ use crate::pairing::{Pairing, Stack};
 use crate::summary::accelerated;
 use crate::workspace::{kernel_only, sovia};
 
-/// Where a program is installed.
+/// Returns the path of an installed program.
 pub fn installed(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -44,8 +44,8 @@ pub fn skipped(test: &str, programs: &[&str]) -> bool {
     !missing.is_empty()
 }
 
-/// A port that is free, and this process's until it ends: no other test gets it, and no connection, for it is below those
-/// that the kernel gives by itself.
+/// Returns a free port. No other test gets it until this process ends. No connection gets it, because it is below the
+/// ports that the kernel assigns.
 ///
 /// # Panics
 /// If there is none.
@@ -53,7 +53,7 @@ pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     const PORTS: Range<u32> = 20_000..32_000;
     for _ in PORTS {
-        // Processes begin at different ones.
+        // Let each process begin at another port.
         let turn =
             process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = (PORTS.start + turn % (PORTS.end - PORTS.start)) as u16;
@@ -130,10 +130,10 @@ impl Service {
         Self::launch(&launch(stack, line), port)
     }
 
-    /// The same with `sovia run -v`, which is to change nothing.
+    /// Like `start`, with `sovia run -v`, which must not change anything.
     ///
     /// # Panics
-    /// If it does not listen in time.
+    /// If the service does not listen in time.
     pub fn start_verbose(stack: Stack, line: &str, port: u16) -> Self {
         Self::launch(&launch(stack, line).verbose(true), port)
     }
@@ -173,7 +173,7 @@ impl Service {
     }
 }
 
-/// What clients are started with.
+/// Options with which clients are started.
 #[derive(Clone, Debug)]
 pub struct Client {
     pairing: Pairing,
@@ -187,7 +187,7 @@ impl Client {
         Self { pairing, must_accelerate: pairing == Pairing::SOVIA && !kernel_only(), rules: None }
     }
 
-    /// One whose connections may stay on TCP.
+    /// Allows connections to stay on TCP.
     #[must_use]
     pub fn may_stay_on_tcp(mut self) -> Self {
         self.must_accelerate = false;
@@ -217,7 +217,7 @@ impl Client {
         self.run_with_input(line, None)
     }
 
-    /// The same under `sovia run -v`; returns what that reports.
+    /// Runs the client under `sovia run -v`, and returns the report.
     ///
     /// # Panics
     /// If it does not end by itself with status 0.
@@ -228,7 +228,7 @@ impl Client {
         outcome.stderr
     }
 
-    /// The same with a file as standard input.
+    /// Runs the client with a file as standard input.
     ///
     /// # Panics
     /// If it does not end by itself with status 0, or stays on TCP without need.

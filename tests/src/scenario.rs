@@ -31,7 +31,7 @@ pub struct Scenario {
     strangers: bool,
 }
 
-/// What both ends of one run wrote down.
+/// Transcripts that both ends of one run wrote.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// Server first; one process holding both ends stands alone.
@@ -49,8 +49,8 @@ struct Run {
     condition: String,
 }
 
-/// What an end is told that is to grant early: to meet before the first transfer, and to transfer nothing before the
-/// scenario.
+/// Environment of an end that must grant early: it meets the peer before the first transfer, and transfers nothing
+/// before the scenario.
 const EARLY: [(&str, &str); 2] = [("SOVIA_MEET", "0"), ("SOVIA_TEST_WARMUP", "0")];
 
 fn with_early_grant(launch: Launch, acceptor: &str) -> Launch {
@@ -64,7 +64,7 @@ impl Scenario {
         Self::new(App::C(name), case)
     }
 
-    /// The same, built with AddressSanitizer.
+    /// A case of the C program, built with AddressSanitizer.
     pub fn sanitized(name: &'static str, case: &str) -> Self {
         Self::new(App::Sanitized(name), case)
     }
@@ -138,7 +138,8 @@ impl Scenario {
         self
     }
 
-    /// The two ends may not trace each other, and share memory as strangers, by a rule. For root.
+    /// Forbids the two ends to trace each other. A rule allows them to share memory like processes
+    /// of two users. For root.
     #[must_use]
     pub fn strangers(mut self) -> Self {
         self.strangers = true;
@@ -194,8 +195,9 @@ impl Scenario {
         environment.fold(launch, |launch, (name, value)| launch.env(name, value))
     }
 
-    /// Runs it with both ends under Sovia, where a connector that sends first grants the VI with its request: to an
-    /// acceptor that shares a segment with it, and to one that does not, and so does not answer.
+    /// Runs the case with both ends under Sovia. A connector that sends first grants the VI with its request. It
+    /// does so to an acceptor that shares a segment with it, and to one that does not, which therefore does not
+    /// answer.
     ///
     /// # Panics
     /// If any transcript is not the one over the kernel.
@@ -375,7 +377,7 @@ fn repetitions() -> usize {
     env::var("SOVIA_TESTS_REPEAT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// What was written to stderr, without notes: those are shown, not compared.
+/// Returns the lines of stderr without notes: those are shown, not compared.
 fn complaints(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| !line.starts_with("note: ")).collect()
 }

@@ -1,4 +1,4 @@
-//! What `sovia run -v` says at exit, read in one place.
+//! Reads the summary that `sovia run -v` prints at exit.
 
 /// How many ends of connections the summary on a program's stderr calls
 /// accelerated; `None` if there is no summary.

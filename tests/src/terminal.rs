@@ -26,7 +26,7 @@ impl Terminal {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// What is on the screen.
+    /// Returns the text on the screen.
     pub fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }

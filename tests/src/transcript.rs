@@ -1,4 +1,4 @@
-//! What differs between two transcripts, for people.
+//! Shows the difference between two transcripts.
 
 /// Lines that only the expected (`-`) or only the seen (`+`) transcript has, with
 /// a few lines around them; `None` if they are equal.
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_line_is_shown_with_what_surrounds_it() {
+    fn changed_line_is_shown_with_its_neighbours() {
         let text = difference("1\n2\n3\n4\n5\n6\n", "1\n2\n3\n4\nfive\n6\n").expect("they differ");
         assert_eq!(text, "      …\n      2\n      3\n      4\n    - 5\n    + five\n      6\n");
     }

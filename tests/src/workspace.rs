@@ -1,4 +1,4 @@
-//! Where things are: the program under test, and scratch space.
+//! Paths of the program under test and of scratch space.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(crate) fn kernel_only() -> bool {
     env::var("SOVIA_TESTS_STACK").is_ok_and(|stack| stack == "kernel")
 }
 
-/// Where built programs are kept: beside the test's own executable.
+/// Returns the folder of built programs: beside the test's own executable.
 pub(crate) fn build_dir() -> PathBuf {
     let own = env::current_exe().expect("a running program has a path");
     own.parent().expect("programs lie in a folder").join("sovia-tests-apps")

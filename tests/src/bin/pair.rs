@@ -1,6 +1,6 @@
-//! Runs one scenario once and shows both transcripts, for looking at a failure:
-//! `pair APP CASE [kernel|sovia|libsovia [kernel|sovia|libsovia]]`, server first; `APP.py` for a
-//! Python program, `both` in the place of the stacks for a single process.
+//! Runs one scenario once and shows both transcripts, to examine a failure: `pair APP CASE
+//! [kernel|sovia|libsovia [kernel|sovia|libsovia]]`. The server's stack comes first. `APP.py` names
+//! a Python program. The word `both` instead of the stacks runs a single process.
 
 use std::env;
 use std::process::ExitCode;

@@ -153,7 +153,7 @@ pub(super) fn drain(stream: i32) -> String {
 
 pub(super) fn poll(stream: i32, events: i16, milliseconds: i32) -> String {
     let mut one = libc::pollfd { fd: stream, events, revents: 0 };
-    // SAFETY: there is one entry, as the call is told.
+    // SAFETY: `one` is one entry, and the call gets the count 1.
     unsafe { libc::poll(&mut one, 1, milliseconds) };
     names(one.revents)
 }
@@ -180,7 +180,7 @@ pub(super) fn names(events: libc::c_short) -> String {
 pub(super) fn option(stream: i32, name: i32, say: fn(i32) -> String) -> String {
     let mut value = 0i32;
     let mut size = 4;
-    // SAFETY: the value is as long as the call is told.
+    // SAFETY: `size` is the length of `value`.
     let result = unsafe {
         libc::getsockopt(
             stream,
@@ -195,7 +195,7 @@ pub(super) fn option(stream: i32, name: i32, say: fn(i32) -> String) -> String {
 
 pub(super) fn set_option<T>(stream: i32, level: i32, name: i32, value: &T) -> String {
     let size = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is as long as the call is told.
+    // SAFETY: `size` is the length of `value`.
     said(unsafe { libc::setsockopt(stream, level, name, ptr::from_ref(value).cast(), size) }
         as isize)
 }

@@ -8,11 +8,12 @@ use crate::transcript::difference;
 use std::path::Path;
 use std::time::Duration;
 
-/// What goes on between processes has no bound. A difference counts when it stays however long the walkers rest.
+/// Rest times between steps. Events between processes take unlimited time, so a difference counts only if it
+/// stays with each of these.
 const RESTS: [Duration; 3] =
     [Duration::from_millis(2), Duration::from_millis(20), Duration::from_millis(200)];
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Debug)]
 pub enum Verdict {
     /// Both see the same.

@@ -193,7 +193,7 @@ impl End {
     }
 
     fn listen(&mut self) -> String {
-        // SAFETY: the address is as long as the calls are told.
+        // SAFETY: `size` is the length of the address `to`, in both calls.
         unsafe {
             let stream = must("socket", libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0));
             self.listener = stream;
@@ -221,7 +221,7 @@ impl End {
 
     fn connect(&mut self, port: usize) -> String {
         let to = loopback(port as u16);
-        // SAFETY: the address is as long as the call is told.
+        // SAFETY: `size` is the length of the address `to`.
         let stream = unsafe {
             let stream = must("socket", libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0));
             let size = mem::size_of_val(&to) as libc::socklen_t;
@@ -236,7 +236,7 @@ impl End {
 
 fn warm_up(stream: i32, rounds: usize, asks: bool) -> String {
     let mut word = [0u8; 8];
-    // SAFETY: the stream is this process's, and stays open.
+    // SAFETY: this process owns the stream, which stays open.
     let mut stream = mem::ManuallyDrop::new(unsafe { File::from_raw_fd(stream) });
     for _ in 0..rounds {
         if asks {

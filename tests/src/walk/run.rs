@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How a walk is taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// What carries the streams of both ends.
+    /// Carrier of the streams of both ends.
     pub stack: Stack,
     /// Time for what goes on between processes to come to rest, after each step.
     pub rest: Duration,
@@ -25,10 +25,10 @@ pub struct Pace {
 /// A process without an answer for so long hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// What came of a walk.
+/// Result of a walk.
 #[derive(Debug)]
 pub struct Seen {
-    /// What the walkers have seen, a line a step.
+    /// Output of the walkers, a line for each step.
     pub text: String,
     /// Whether a walker has its connection behind a relay at the end. That is a Unix socket, and shows it.
     pub relayed: bool,
@@ -223,6 +223,6 @@ impl Channel {
 
 fn is_readable(file: &PipeReader, limit: Duration) -> bool {
     let mut one = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: there is one entry, as the call is told.
+    // SAFETY: `one` is one entry, and the call gets the count 1.
     unsafe { libc::poll(&mut one, 1, limit.as_millis() as i32) > 0 }
 }

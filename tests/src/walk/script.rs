@@ -16,7 +16,7 @@ impl Walker {
         Self(self.0 + 2)
     }
 
-    /// Whether it is a forked child.
+    /// Returns true if the walker is a forked child.
     pub fn is_child(self) -> bool {
         self.0 >= 2
     }

@@ -58,7 +58,7 @@ impl Sets {
 /// Waits for so many milliseconds at most, without a limit for -1.
 pub(super) fn wait(instance: i32, room: usize, milliseconds: i32) -> String {
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; room];
-    // SAFETY: there is room for as many events as the call is told.
+    // SAFETY: `events` has room for `room` events.
     let found =
         unsafe { libc::epoll_wait(instance, events.as_mut_ptr(), room as i32, milliseconds) };
     match found {

@@ -9,10 +9,10 @@ use sovia_sys::{Errno, Fd, Result};
 const BATCH: usize = 64;
 /// Bytes of a frame: an MTU of 9000 and the header.
 const FRAME_MAX: usize = 9216;
-/// Bytes of the socket's queues: what comes while this program does not run is not to be lost.
+/// Bytes of the socket's queues, which hold all frames that arrive while this program does not run.
 const QUEUE: i32 = 64 << 20;
 
-/// A frame that has come, and when: nanoseconds of the real-time clock.
+/// A frame that has arrived, and the time of its arrival in nanoseconds of the real-time clock.
 #[derive(Debug)]
 pub(crate) struct Came {
     pub(crate) at: u64,
@@ -38,7 +38,7 @@ struct Stamp {
 }
 
 impl Device {
-    /// The device of that name in the caller's network namespace, of which every frame is taken.
+    /// Opens the device `name` in the caller's network namespace, and takes every frame.
     pub(crate) fn open(name: &str) -> Result<Device> {
         let index = Interfaces::watch()?.find(name)?;
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -66,7 +66,7 @@ impl Device {
         self.socket.raw()
     }
 
-    /// Frames that the socket has lost for want of room since this was last asked.
+    /// Returns the number of frames that the socket had no room for since the last call.
     pub(crate) fn missed(&self) -> u64 {
         // Frames, and frames lost.
         let told = call::getsockopt::<[u32; 2]>(

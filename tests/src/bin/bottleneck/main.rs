@@ -49,7 +49,7 @@ struct Cli {
     /// Frames in which a bit changes, of a hundred
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     corrupt: f64,
-    /// What decides which frames those are
+    /// Seed that selects these frames
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -1,12 +1,13 @@
-//! What becomes of frames between the two devices.
+//! Relays frames between the two devices, with delay and loss.
 
 use crate::device::{Came, Device};
 use sovia_simnet::{Event, Link, Net, NodeId, Time};
 use sovia_sys::{Result, poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often frames are looked for while some come. Their queue is counted from when the kernel has had them, so it
-/// does not matter to it; what is due is late by no more than this and what the kernel adds.
+/// Interval at which the relay polls for frames while some arrive. The kernel's timestamps decide a frame's place
+/// in the queue, so the interval does not change it. A due frame is late by at most this interval and the kernel's
+/// delay.
 const LOOK: Duration = Duration::from_micros(100);
 /// Rounds without a frame after which the relay sleeps until one comes.
 const QUIET: u32 = 20;
@@ -101,7 +102,7 @@ impl Relay {
         self.net.pass(to);
     }
 
-    /// What has become of frames, for people and scripts.
+    /// Returns counts of frames, for readers and scripts.
     pub(crate) fn summary(&self) -> String {
         let counters = self.net.counters();
         let sum = |of: fn(&Device) -> u64| self.devices.iter().map(of).sum::<u64>();
