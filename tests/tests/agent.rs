@@ -12,7 +12,7 @@ const PORT: &str = "7531";
 const NO_AGENT: &str = "no `sovia agent` runs here";
 const ELSEWHERE: &str = "the peer is on another machine";
 
-/// What a test needs: two network namespaces, and a folder for the agent that every user may enter.
+/// Two network namespaces, and a folder for the agent that every user may enter.
 struct Scene {
     hosts: Hosts,
     folder: TempDir,
@@ -153,7 +153,7 @@ fn without_a_rule_at_both_ends_they_stay_on_tcp() {
     }
 }
 
-/// What the agent has brought together does not need it any more, and the next one is found.
+/// Programs that the agent has connected do not need it any more, and find the next agent.
 #[test]
 fn an_agent_is_started_again_without_its_programs() {
     let test = "an_agent_is_started_again_without_its_programs";
@@ -169,8 +169,8 @@ fn an_agent_is_started_again_without_its_programs() {
 }
 
 #[test]
-fn an_agent_that_stands_still_holds_nobody_up() {
-    let test = "an_agent_that_stands_still_holds_nobody_up";
+fn stopped_agent_does_not_delay_programs() {
+    let test = "stopped_agent_does_not_delay_programs";
     let Some((scene, agent)) = Scene::with_agent(test) else { return };
     agent.signal(libc::SIGSTOP);
     let folder = scene.folder.path().display().to_string();
@@ -196,8 +196,9 @@ fn the_end_of_a_process_that_is_killed_is_seen() {
     assert!(answers.success() && answers.stdout == "ok\n", "{answers:#?}");
 }
 
-/// Two connections with the very same addresses and ports, each between namespaces of its own: all four ends seek at once,
-/// and no end may meet the wrong one. The bytes that come back would be another's.
+/// Two connections with the very same addresses and ports, each between namespaces of its own. All four ends look for
+/// their peers at once, and no end may meet the wrong one. Otherwise the received bytes would be those of the other
+/// connection.
 #[test]
 fn ends_of_another_connection_with_the_same_addresses_are_told_apart() {
     let test = "ends_of_another_connection_with_the_same_addresses_are_told_apart";
@@ -217,7 +218,7 @@ fn ends_of_another_connection_with_the_same_addresses_are_told_apart() {
     }
 }
 
-/// Neither can tell who the other is, in one network namespace: the agent can.
+/// In one network namespace, neither end can find out the user of the other; the agent can.
 #[test]
 fn a_user_without_a_number_is_trusted_with_any_user() {
     let test = "a_user_without_a_number_is_trusted_with_any_user";
@@ -251,8 +252,8 @@ fn a_user_without_a_number_is_trusted_with_any_user() {
 
 /// A socket that some user has put in the agent's place.
 #[test]
-fn an_agent_of_another_user_is_not_heard() {
-    let Some(scene) = Scene::set("an_agent_of_another_user_is_not_heard") else { return };
+fn agent_of_another_user_receives_nothing() {
+    let Some(scene) = Scene::set("agent_of_another_user_receives_nothing") else { return };
     let folder = scene.folder.path();
     let all = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(folder, all).expect("the folder is this process's");
@@ -267,7 +268,7 @@ fn an_agent_of_another_user_is_not_heard() {
     until("the impostor listens", || impostor.stdout_so_far().starts_with("listens\n"));
     let ends = finish(scene.converse(TRUST, "1", &["on_tcp"]));
     assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
-    // Whoever connects has said nothing.
+    // A connection alone sends no bytes.
     until("the impostor has heard the end", || impostor.stdout_so_far().contains("heard"));
     assert_eq!(impostor.stdout_so_far(), "listens\nheard 0\n");
 }

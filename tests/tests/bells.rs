@@ -1,5 +1,5 @@
-//! A stranger that abuses what it has of a server's bells, in each way that it could: other clients are served meanwhile and
-//! afterwards, and the server ends as it is told to.
+//! A process of another user abuses a server's notification sockets, in each possible way. Meanwhile and afterwards
+//! the server serves other clients, and ends when it gets the signal.
 //!
 //! For root: without it every test here is skipped, and says so.
 
@@ -27,7 +27,7 @@ fn left_out(test: &str) -> bool {
     skipped(test, &["redis-server", "redis-cli", "setpriv"])
 }
 
-/// What starts a command as that user, under Sovia, trusting every user.
+/// Returns the words that start a command as `user`, under Sovia, with trust in every user.
 fn under(user: u32, option: &str) -> String {
     let sovia = sovia().display().to_string();
     format!(

@@ -54,14 +54,14 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// Where links of a page lead to.
+/// Returns the targets of a page's links.
 fn links(text: &str) -> Vec<String> {
     let parts = prose(text);
     let parts = parts.split("](").skip(1).filter_map(|part| part.split_once(')'));
     parts.map(|(link, _)| link.trim().to_owned()).collect()
 }
 
-/// What headings of a page are called in links.
+/// Returns the anchors of a page's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut is_code = false;
     let mut anchors = BTreeSet::new();
@@ -163,10 +163,10 @@ fn the_book_is_made() {
             fs::read_to_string(book.join(page)).unwrap_or_else(|why| panic!("{page}: {why}"));
         assert!(text.contains("<title>"), "{page}");
     }
-    // What pages show comes with them.
+    // Files that pages show or link to are in the book.
     assert!(book.join("docs/demo.svg").exists());
     assert!(book.join("abi/sovia/examples/echo.c").exists());
-    // And a page that links to what is not there is found.
+    // A link without a target is found.
     let page = book.join("docs/quickstart.html");
     let text = fs::read_to_string(&page).unwrap();
     for wrong in ["gone.html", "faq.html#gone", "#gone"] {

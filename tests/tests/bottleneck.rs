@@ -76,7 +76,7 @@ impl Scene {
     }
 }
 
-/// Three megabytes each way, of which the program compares every byte.
+/// Sends three megabytes each way; the program compares every byte.
 #[test]
 fn bytes_are_right_over_a_way_that_does_everything_to_frames() {
     let test = "bytes_are_right_over_a_way_that_does_everything_to_frames";

@@ -23,8 +23,8 @@ fn ends_after(server: Running, connections: u64) {
 }
 
 #[test]
-fn redis_serves_three_hosts_of_which_one_loses_its_agent_and_gets_another() {
-    let test = "redis_serves_three_hosts_of_which_one_loses_its_agent_and_gets_another";
+fn redis_serves_three_hosts_while_one_agent_is_replaced() {
+    let test = "redis_serves_three_hosts_while_one_agent_is_replaced";
     let Some(cluster) = Cluster::new(test, 4, &["redis-server"]) else { return };
     let Some(mut agents) = cluster.agents(test) else { return };
     let server = cluster.redis();
@@ -63,11 +63,12 @@ fn agent_that_stands_still_holds_up_no_other_host() {
     ends_after(server, 21);
 }
 
-/// As a distribution's daemon has one: a user of its own, whose agent gives up what it needs to begin before it hears a frame.
+/// Runs agents like a distribution's daemon: as a user of its own. An agent drops the privileges of its start before
+/// it receives a frame.
 #[test]
-fn agents_of_a_user_serve_it_without_any_privilege() {
+fn agents_serve_their_user_without_privileges() {
     const USER: u32 = 65534;
-    let test = "agents_of_a_user_serve_it_without_any_privilege";
+    let test = "agents_serve_their_user_without_privileges";
     let programs = ["redis-server", "redis-benchmark"];
     let Some(cluster) = Cluster::of_user(test, USER, 2, &programs) else { return };
     let Some(agents) = cluster.agents(test) else { return };
@@ -79,7 +80,7 @@ fn agents_of_a_user_serve_it_without_any_privilege() {
             line.unwrap_or_else(|| panic!("{name}: {status}")).trim()
         };
         if agent.said().contains("the agent keeps CAP_BPF") {
-            // As it has to on a kernel before 5.19, and said so.
+            // Kernels before 5.19 require this, and the agent has printed so.
             assert_eq!(field("CapEff"), "0000008000000000", "{status}");
         } else {
             for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
@@ -96,7 +97,7 @@ fn agents_of_a_user_serve_it_without_any_privilege() {
     ends_after(server, 20);
 }
 
-/// What an agent says that cannot start.
+/// Returns the error of an agent that cannot start.
 fn refused(folder: &TempDir, key: &Key, options: &[&str]) -> String {
     let started = FarNic::start_with(folder, "", "refused", ("127.0.0.1:7471", key), options);
     started.expect_err("it is refused")

@@ -129,7 +129,7 @@ fn options_that_show_in_no_byte_stay_accelerated() {
     stay_accelerated("options", &["times_and_credentials_that_nobody_sees"]);
 }
 
-/// As a service of inetd's uses its connection, and FTP's ends theirs.
+/// A service of inetd uses its connection so, and the ends of FTP theirs.
 #[test]
 fn stdio_streams_stay_accelerated() {
     stay_accelerated(

@@ -1,4 +1,5 @@
-//! Peers that die without a word: what the survivor is told, when, and by which call first.
+//! Peers that die without closing: the error that the survivor gets, when, and from which call
+//! first.
 
 use sovia_tests::scenarios;
 

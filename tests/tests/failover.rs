@@ -63,7 +63,7 @@ impl Ends {
 /// The first agent, the second, both.
 const VICTIMS: [&[usize]; 3] = [&[0], &[1], &[0, 1]];
 
-/// Runs a case between two NICs of which some are killed.
+/// Runs a case between two NICs, some of which are killed.
 fn killed(case: &str) {
     for victims in VICTIMS {
         let nics = Nics::start(&[]);
@@ -101,14 +101,14 @@ killed!(
     starts
 );
 
-/// Connections of which one end has got its VI, and the other one has not asked for its own again: nothing tells the one whether the
-/// other one has changed over.
+/// One end of a connection has its VI, and the other end has not requested its own again. Nothing tells the first end
+/// whether the other end has moved to its VI.
 #[test]
 fn resting() {
     killed("resting");
 }
 
-/// Many frames get lost, so that each step of a meeting takes long.
+/// Many frames get lost, so that each step of a rendezvous takes long.
 #[test]
 fn connections_whose_ends_are_just_meeting_go_on() {
     for victims in VICTIMS {
@@ -120,8 +120,9 @@ fn connections_whose_ends_are_just_meeting_go_on() {
     }
 }
 
-/// An agent that its owner ends says so to the others. Of a connection in one direction, whose sender is not there any more as far as the
-/// other agent knows, nothing else tells the writer: it would wait until its agent gives the other one up.
+/// An agent that its owner ends reports its end to the other agents. In a half-closed connection whose sender no
+/// longer exists, nothing else notifies the writer. Without the report, the writer would wait until its agent gives
+/// the other one up.
 #[test]
 fn agent_that_is_ended_says_so_to_far_ones() {
     let test = "agent_that_is_ended_says_so_to_far_ones";
@@ -138,11 +139,12 @@ fn agent_that_is_ended_says_so_to_far_ones() {
     }
 }
 
-/// A program that is killed over it takes bytes with it: to the other one that is no end of the stream.
+/// A program that is killed during a fallback takes bytes with it. The peer must not take this for the
+/// end of the stream.
 #[test]
-fn program_that_is_killed_over_it_leaves_no_end_in_the_middle() {
+fn program_killed_during_a_fallback_does_not_end_the_stream_early() {
     for victims in VICTIMS {
-        // So that much is on its way.
+        // Lose frames, so that many bytes are under way.
         let nics = Nics::start(&["--lose", "300000"]);
         let mut ends = Ends::start("killed_over_it", &nics.rules());
         ends.run();

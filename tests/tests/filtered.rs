@@ -1,5 +1,5 @@
-//! Rests of streams where a seccomp filter kills for system calls that systemd's @system-service does not name, as
-//! `pidfd_getfd`: each process that may read a rest gets it all the same.
+//! Undelivered bytes of streams under a seccomp filter that kills for system calls outside of systemd's
+//! @system-service, such as `pidfd_getfd`. Each process that may read these bytes gets them nevertheless.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,7 @@
-//! The meeting point is open to every process. Whatever is said there by processes that have no part in a
-//! connection, it carries every byte, neither end is held up, and what was dropped is counted.
+//! Every process can send to the rendezvous names. Messages from processes that are no end of a
+//! connection change nothing: the connection carries every byte, and no end is delayed. Dropped
+//! messages are counted.
+//! counted.
 
 use crate::intruder::kernel::{
     SEALS, SEGMENT, Uid, doors, eventfd, is_root, memory, offering, squat,

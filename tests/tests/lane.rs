@@ -1,5 +1,5 @@
-//! Lanes between two network namespaces: any IP program runs over them, by the kernel's TCP and IP; over NICs in shared memory,
-//! by UDP and on Ethernet devices. For root.
+//! Lanes between two network namespaces. Any IP program runs over them, by the kernel's TCP and IP. The NICs use
+//! shared memory, UDP and Ethernet devices. For root.
 
 use sovia_tests::{
     LaneEnd, LaneNics, LaneScene, free_port, in_turn, installed, skipped, sovia, until,
@@ -171,7 +171,7 @@ fn peer_that_comes_later_is_found() {
         let first = scene.start(0);
         assert!(!answers(&scene, 0));
         if nics == LaneNics::Shm {
-            // Where the other NIC is not there at all, that is known after some tries.
+            // A lane finds out after some tries that the other NIC does not exist.
             until("nothing is said of it", || first.said().contains("no lane is up at the peer"));
         }
         let _second = scene.start(1);
@@ -222,9 +222,9 @@ fn noise_at_its_nic_does_not_disturb_a_lane() {
 }
 
 #[test]
-fn lane_ends_cleanly_and_says_what_it_has_carried() {
+fn lane_ends_cleanly_and_prints_its_counters() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
-        let test = "lane_ends_cleanly_and_says_what_it_has_carried";
+        let test = "lane_ends_cleanly_and_prints_its_counters";
         let Some(scene) = scene(test, &[], LaneNics::Udp, 1500) else { return };
         let [first, second] = both(&scene);
         let (status, last) = first.end(signal);
@@ -237,7 +237,7 @@ fn lane_ends_cleanly_and_says_what_it_has_carried() {
     }
 }
 
-/// What cannot be is said at once, with what to do.
+/// Impossible options are refused at once, with advice.
 #[test]
 fn bad_command_lines_are_refused() {
     let test = "bad_command_lines_are_refused";
@@ -275,10 +275,10 @@ fn bad_command_lines_are_refused() {
     }
 }
 
-/// Without the right to make a device it says what it needs.
+/// Without the right to make a device, the error names the missing privilege.
 #[test]
-fn user_without_privileges_is_told_what_is_missing() {
-    let test = "user_without_privileges_is_told_what_is_missing";
+fn lane_without_privileges_names_the_missing_one() {
+    let test = "lane_without_privileges_names_the_missing_one";
     if skipped(test, &["setpriv"]) {
         return;
     }

@@ -13,7 +13,7 @@ fn one_gigabyte_of_address_space() {
     limited("address_space").run();
 }
 
-/// And the owner is told why.
+/// The report gives the reason.
 #[test]
 fn a_limit_on_address_space_is_named() {
     let seen = limited("address_space").observe(Pairing::SOVIA);

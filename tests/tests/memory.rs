@@ -1,4 +1,4 @@
-//! What backpressure takes goes back when it is over, and is bounded.
+//! Memory taken by backpressure is bounded, and is freed when the backpressure is over.
 
 use sovia_tests::Scenario;
 use std::fs;
@@ -12,13 +12,13 @@ fn memory_goes_back_when_connections_end() {
     Scenario::c("memory", "connections_that_end").run_accelerated();
 }
 
-/// The same, and the connections stay and are used again.
+/// Does the same with connections that stay and are used again.
 #[test]
 fn memory_goes_back_when_backpressure_is_over() {
     Scenario::c("memory", "connections_that_stay").run_accelerated();
 }
 
-/// 8 MiB for all connections together, and what each has for nothing.
+/// Limits all connections together to 8 MiB, beside the memory that each has without being counted.
 #[test]
 fn memory_is_bounded() {
     let case = Scenario::c("memory", "a_limit").env("SOVIA_MEMORY", 8);
@@ -70,10 +70,10 @@ fn memory_is_bounded_in_a_small_control_group() {
     case.env("SOVIA_TESTS_MOST", 64 << 10).run_accelerated();
 }
 
-/// 1 MiB for a process and its children, of which forty have ended with unread bytes.
+/// Limits a process and its children to 1 MiB. Forty of the children have ended with unread bytes.
 #[test]
 fn the_dead_use_no_memory() {
     let case = Scenario::c("memory", "children_that_end").may_stay_on_tcp();
-    // With a smaller window less would be taken, however much memory is there.
+    // A smaller window would take less memory, however much there is.
     case.env("SOVIA_MEMORY", 1).env("SOVIA_PROTOCOL", "w=32,t=16").run_accelerated();
 }

@@ -58,7 +58,7 @@ fn results_are_right_for_eight_ranks() {
     results_are_right("results_are_right_for_eight_ranks", 8, &[]);
 }
 
-/// As where the system lets no process read another one's memory.
+/// Runs as on a system that forbids reads of other processes' memory.
 #[test]
 fn results_are_right_where_all_bytes_are_sent() {
     results_are_right("results_are_right_where_all_bytes_are_sent", 3, &[("SOVIA_DIRECT", "off")]);

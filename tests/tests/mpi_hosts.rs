@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What Debian's Open MPI does between hosts: its one-sided windows need a transport below `mtl/ofi`.
+/// Cases that Debian's Open MPI supports between hosts. Its one-sided windows need a transport below
+/// `mtl/ofi`.
 const CASES: [&str; 13] = [
     "lengths",
     "large",
@@ -59,7 +60,7 @@ impl Job {
         variables: &[(&str, &str)],
     ) -> Output {
         let [here, there] = [Hosts::ADDRESSES[0], Hosts::ADDRESSES[1]];
-        // What mpirun calls to start something in another host.
+        // Script by which mpirun starts a command in another host.
         let shell = self.folder.path().join("shell");
         let (first, second) = (self.hosts.prefix(0), self.hosts.prefix(1));
         let script = format!(

@@ -41,7 +41,7 @@ fn run(programs: &Path, folder: &Path, before: &str, options: &[&str]) -> Output
     let mut command = Command::new("timeout");
     command.arg("300").args(before.split_whitespace()).arg(programs.join("mpiexec"));
     command.args(options).arg(program).env("FI_PROVIDER_PATH", fi_providers());
-    // MPICH itself shares memory between ranks of a host, and would use UCX, unless it is told otherwise.
+    // By default MPICH shares memory between the ranks of a host, and uses UCX.
     command.env("FI_PROVIDER", "sovia").env("MPIR_CVAR_CH4_NETMOD", "ofi");
     command.env("MPIR_CVAR_NOLOCAL", "1").output().expect("mpiexec")
 }
@@ -82,7 +82,7 @@ fn mpich_is_right_between_hosts() {
     let folder = TempDir::new();
     let [here, there] = [Hosts::ADDRESSES[0], Hosts::ADDRESSES[1]];
     let (first, second) = (hosts.prefix(0), hosts.prefix(1));
-    // What mpiexec calls to start something in another host: the host, and a command.
+    // Script by which mpiexec starts a command in another host: it gets the host and the command.
     let shell = folder.path().join("shell");
     let script = format!(
         "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\ncase $host in\n{there}) exec {second} sh -c \"$*\";;\n*) exec {first} sh -c \"$*\";;\nesac\n"

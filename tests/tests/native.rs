@@ -1,5 +1,5 @@
-//! The same programs, built against libsovia: with each other, with preloaded programs, and with the
-//! kernel they see what they see over the kernel alone.
+//! Programs built against libsovia, with each other, with preloaded programs, and with programs on
+//! the kernel. Their transcripts must equal those over the kernel alone.
 
 use sovia_tests::{Scenario, scenarios};
 

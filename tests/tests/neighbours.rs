@@ -16,9 +16,9 @@ use sovia_tests::{
 /// The user as which the server runs, and that of the client.
 const SERVER: u32 = 4002;
 const CLIENT: u32 = 4001;
-/// How often the client asks.
+/// Number of the client's requests.
 const QUESTIONS: u32 = 2000;
-/// What of Debian's redis-server.service does not decide whether it is accelerated.
+/// Settings of Debian's redis-server.service that do not decide whether it is accelerated.
 const OF_DEBIANS_UNIT: &str =
     "read-only hidden-proc no-capabilities no-write-execute no-new-privileges system-service";
 
@@ -72,7 +72,7 @@ fn ask(test: &str, server: &str, client: &str) -> Option<[Outcome; 2]> {
     Some(ends)
 }
 
-/// The same with a client of that command.
+/// Like `ask`, with a client started by `command`.
 fn ask_by(test: &str, server: &str, client: &str, command: impl Fn(u16) -> String) -> [Outcome; 2] {
     let port = free_port();
     let sovia = sovia().display().to_string();
@@ -103,7 +103,7 @@ fn accelerated(test: &str, server: &str, client: &str) {
     }
 }
 
-/// It works over TCP, and the server says why.
+/// Checks that the connection works over TCP, and that the server reports the reason.
 fn on_tcp(test: &str, server: &str, client: &str, reason: &str) {
     let Some([server, client]) = ask(test, server, client) else { return };
     for end in [&server, &client] {
@@ -122,8 +122,8 @@ fn unit(words: &str) -> String {
 }
 
 #[test]
-fn debians_unit_works_as_it_is() {
-    let test = "debians_unit_works_as_it_is";
+fn unchanged_debian_unit_works_over_tcp() {
+    let test = "unchanged_debian_unit_works_over_tcp";
     let reason = "the kernel does not report to this process which user owns the other end";
     on_tcp(test, &unit("private-users no-netlink"), &user(CLIENT), reason);
 }
@@ -161,10 +161,10 @@ fn containers_of_one_pod_are_accelerated() {
     accelerated("containers_of_one_pod_are_accelerated", &container(SERVER), &container(CLIENT));
 }
 
-/// It is allowed to ask the kernel nothing, and knows no other user by a number: the agent vouches for both ends.
+/// The unit may not ask the kernel, and knows no other user by a number. The agent identifies both ends.
 #[test]
-fn debians_unit_as_it_is_is_accelerated_by_the_agent() {
-    let test = "debians_unit_as_it_is_is_accelerated_by_the_agent";
+fn unchanged_debian_unit_is_accelerated_by_the_agent() {
+    let test = "unchanged_debian_unit_is_accelerated_by_the_agent";
     if left_out(test) {
         return;
     }

@@ -20,8 +20,8 @@ fn between_nics(_test: &str, scenario: Scenario) {
 
 sovia_tests::carried_scenarios!(between_nics);
 
-/// A retreat does not wait for the far NIC for longer than two seconds: it goes on in a relay then, whatever is not answered yet. Half of
-/// the frames get lost, so that answers may take as long.
+/// A fallback waits for the NIC in the other network namespace for at most two seconds. Then it continues in a relay,
+/// even if answers are missing. Half of the frames get lost, so that answers may take as long.
 #[test]
 fn what_is_taken_back_arrives_though_answers_may_take_longer_than_a_fallback_waits() {
     let nics = Nics::start(&["--lose", "500000"]);

@@ -16,5 +16,5 @@ scenarios!("numbers":
     the_second_name_of_connect,
 );
 
-// While the program has its limit low there is no room for descriptors of the library's.
+// The library has no room for its descriptors while the program's limit is low.
 scenarios!("numbers", Scenario::may_stay_on_tcp: the_limit_is_changed_meanwhile);

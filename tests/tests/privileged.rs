@@ -10,16 +10,16 @@ use sovia_tests::{
     sovia,
 };
 
-/// What a program finds in /etc, and in its environment.
+/// Files in /etc and the environment of a program.
 #[derive(Clone, Copy, Default)]
 struct System<'a> {
-    /// What /etc/ld.so.preload names.
+    /// Library that /etc/ld.so.preload names.
     library: Option<&'a Path>,
-    /// What /etc/sovia/rules says; without, there is none.
+    /// Content of /etc/sovia/rules; `None` means no file.
     rules: Option<&'a str>,
-    /// In the place of that file a pipe that no process writes to.
+    /// Puts a pipe without a writer in place of that file.
     has_pipe: bool,
-    /// SOVIA_RULES and its value; without, there is none.
+    /// Value of SOVIA_RULES; `None` means no variable.
     variable: Option<&'a str>,
 }
 
@@ -79,7 +79,7 @@ impl Scene {
         Some(Self { folder, library })
     }
 
-    /// What a copy of the program with that name and mode says.
+    /// Returns the output of a copy of the program with this name and mode.
     fn run(&self, name: &str, mode: u32, system: System<'_>) -> String {
         self.run_copy(&c_program("privileged"), name, mode, system)
     }
@@ -91,7 +91,7 @@ impl Scene {
         said(&program, system, &self.folder.path().join("scratch"))
     }
 
-    /// What `sovia explain` says of a program with those rules of the system.
+    /// Returns the output of `sovia explain` for a program under these system rules.
     fn explained(&self, rules: &str) -> String {
         let script = self.folder.path().join("explained");
         let text = format!(
@@ -119,11 +119,12 @@ fn a_setuid_program_is_left_alone_by_a_library_that_all_programs_load() {
     if setuid.contains("secure 0") {
         return println!("SKIPPED: {test}: no program is setuid in temporary folders");
     }
-    // As without the library, whatever descriptors this test has inherited, but for the library's code.
+    // The output equals that without the library, except for the library's code. Descriptors that this
+    // test has inherited do not matter.
     let without = scene.run("setuid", 0o4755, System::default());
     assert_eq!(setuid, without.replace("code 0", "code 1"));
     assert!(setuid.contains("secure 1 child 0") && setuid.contains("code 1 memory 0"), "{setuid}");
-    // Neither by a rule of the system's, nor by one of the user's.
+    // Neither a rule of the system nor a rule of the user may change this.
     let named = Some("only:program=setuid");
     let setuid =
         scene.run("setuid", 0o4755, System { rules: named, variable: named, ..scene.system() });
@@ -163,9 +164,8 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
 }
 
 #[test]
-fn a_program_that_is_written_for_sovia_has_its_vis_where_the_systems_rules_leave_it_alone() {
-    let test =
-        "a_program_that_is_written_for_sovia_has_its_vis_where_the_systems_rules_leave_it_alone";
+fn program_for_libsovia_has_vis_though_system_rules_exclude_the_program() {
+    let test = "program_for_libsovia_has_vis_though_system_rules_exclude_the_program";
     let Some(scene) = Scene::new(test) else { return };
     let native = native_c_program("privileged");
     let run = |library, rules, variable| {
@@ -175,11 +175,12 @@ fn a_program_that_is_written_for_sovia_has_its_vis_where_the_systems_rules_leave
     let library = Some(&*scene.library);
     let without = run(None, None, None);
     assert!(without.contains("code 0 memory 1"), "{without}");
-    // As where no library is preloaded, but for that one's code.
+    // The output equals that without a preloaded library, except for the library's code.
     let left_alone = run(library, Some("only:program=other"), None);
     let loaded = without.replace("code 0", "code 1").replace("aside 0", "aside 1");
     assert_eq!(left_alone, loaded);
-    // Served by the preloaded library, where the rules name it; its own environment counts more in either.
+    // The preloaded library serves the program if the rules name it. The program's own environment
+    // overrides the rules.
     let named = run(library, Some("only:program=program"), None);
     assert!(named.contains("code 1 memory 1"), "{named}");
     let kept = run(library, Some("only:program=other"), Some("except:program=program"));

@@ -83,7 +83,7 @@ scenarios!("exec":
     system_and_popen,
 );
 
-// What is unread when the peer has finished.
+// Bytes that are unread when the peer has finished.
 scenarios!("rest":
     a_child_reads_it_as_its_input,
     a_vforked_child_reads_it_as_its_input,

@@ -1,11 +1,11 @@
-//! Whatever of the papers' table 4 is chosen, a stream is what it is over the kernel: in order,
-//! whole, ended as it was ended, also by a death right after a send.
+//! With every choice of the papers' table 4, a stream behaves as over the kernel. Bytes arrive in
+//! order and whole, and the stream ends as the peer ended it, even by a death right after a send.
 
 use sovia_tests::{Scenario, in_turn};
 
-/// All of the papers' configurations but the three-way handshake, each once; and what they did not
-/// try: handlers with other ways to send, tiny packets, windows that are smaller than the threshold of
-/// the other end would like, much that is combined for long.
+/// All of the papers' configurations except the three-way handshake, each once. Also combinations that
+/// the papers did not try. These are handlers with other ways to send, tiny packets, windows smaller
+/// than the other end's threshold, and much combining.
 const PROTOCOLS: [&str; 13] = [
     "SOVIA_NOTIFY",
     "SOVIA_HANDLER",

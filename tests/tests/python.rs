@@ -37,8 +37,8 @@ python!("servers":
     http_server_and_urllib,
 );
 
-/// Handed over before a byte was read, or served by a child that is gone before it
-/// could pay: whether such streams are switched is up to the library.
+/// Streams that were passed on before a byte was read, or whose serving child ends before
+/// acceleration could pay. The library decides whether to accelerate them.
 #[test]
 fn multiprocessing_takes_connections() {
     if !skipped("multiprocessing_takes_connections", &["python3"]) {

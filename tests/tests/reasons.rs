@@ -1,4 +1,4 @@
-//! What a run reports to its user about connections that are not on a VI: one true reason for each.
+//! Reports to the user about connections that are not on a VI: one true reason for each.
 
 use sovia_tests::{Launch, Stack, free_port, installed, skipped, sovia};
 use std::path::Path;
@@ -11,7 +11,7 @@ fn told(case: &str, options: &[&str], reason: &str) {
     all_told(case, options, &[reason]);
 }
 
-/// As [`told`], where the report has these reasons.
+/// Like [`told`], for a report with several reasons.
 fn all_told(case: &str, options: &[&str], reasons: &[&str]) {
     if skipped(case, &["python3"]) {
         return;
@@ -117,7 +117,8 @@ fn a_connection_behind_a_relay() {
     );
 }
 
-/// The program ends with bytes unread, and more of its own in the relay: as over TCP the peer is told.
+/// The program ends with unread bytes, and more of its own in the relay. The peer gets a reset, as
+/// over TCP.
 #[test]
 fn a_relay_that_loses_bytes_resets_its_connection() {
     told(

@@ -33,7 +33,7 @@ fn program(folder: &Path) -> PathBuf {
     program
 }
 
-/// What newer versions of liburing have, and the one that is installed need not: a program that looks the functions up.
+/// Looks up functions that newer versions of liburing have, because the installed version need not have them.
 #[test]
 fn newer_functions_say_the_same() {
     let folder = TempDir::new();
@@ -59,7 +59,7 @@ fn newer_functions_say_the_same() {
     assert_eq!(outcome.stdout, "-38 -38\n", "{outcome:#?}");
 }
 
-/// Programs are told that there are no rings, however they ask, unless the user allows them.
+/// io_uring calls of every kind fail as on a kernel without io_uring, unless the user allows rings.
 #[test]
 fn there_are_no_rings_unless_they_are_allowed() {
     if !Path::new("/usr/include/liburing.h").exists() {

@@ -30,8 +30,8 @@ fn numbers() -> String {
     })
 }
 
-/// Its child that speaks with strangers has a filter that lets through some twenty calls, and may not
-/// ask for limits: `-v` makes no difference either.
+/// The child of sshd that serves the network has a filter, which allows some twenty calls and forbids
+/// queries of limits. `-v` changes nothing.
 #[test]
 fn sshd_lets_a_user_in() {
     if left_out("sshd_lets_a_user_in", &["sshd", "ssh", "ssh-keygen"]) {
@@ -68,7 +68,7 @@ fn sshd_lets_a_user_in() {
     }
 }
 
-/// It limits its address space to 200 MB, and each of its sessions is a child with a filter.
+/// vsftpd limits its address space to 200 MB, and each of its sessions is a child with a filter.
 #[test]
 fn vsftpd_serves_files() {
     if left_out("vsftpd_serves_files", &["vsftpd", "curl"]) {

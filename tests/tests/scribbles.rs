@@ -1,6 +1,6 @@
-//! A process writes nonsense into a segment while it is in use. Connections on it may end, or bring
-//! the bytes that were written; nothing hangs, both processes live, and so do all connections that
-//! have no part in it.
+//! A process writes nonsense into a segment while it is in use. Connections on the segment may end,
+//! or deliver the written bytes. Nothing hangs, both processes live, and so do all connections
+//! outside the segment.
 
 use sovia_tests::{Pairing, Scenario, TempDir};
 use std::fs::{self, File, OpenOptions};
@@ -200,10 +200,12 @@ fn on_everything() {
 
 /// A peer that may not trace the process, and shares memory with it by a rule.
 #[test]
-fn by_a_stranger() {
+fn by_a_process_of_another_user() {
     // SAFETY: reads nothing but this process's user id.
-    if unsafe { libc::geteuid() } != 0 || sovia_tests::skipped("by_a_stranger", &["setpriv"]) {
-        println!("SKIPPED: by_a_stranger: only root can play it");
+    if unsafe { libc::geteuid() } != 0
+        || sovia_tests::skipped("by_a_process_of_another_user", &["setpriv"])
+    {
+        println!("SKIPPED: by_a_process_of_another_user: only root can play it");
         return;
     }
     for part in [waiters_and_names, requests, control_blocks, rings, everything] {

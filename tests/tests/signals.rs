@@ -33,7 +33,8 @@ scenarios!("left":
     a_context_that_comes_back,
 );
 
-/// What a handler begins stays on TCP: meeting takes more than a handler may do.
+/// A connection that a handler uses first stays on TCP, because a rendezvous makes calls that a
+/// handler must not make.
 #[test]
 fn a_handler_is_the_first_to_write() {
     Scenario::c("handlers", "a_handler_is_the_first_to_write").may_stay_on_tcp().run();

@@ -1,4 +1,4 @@
-//! What the program's stack has to have for the library: threads and signal handlers may have little.
+//! Stack space that the library needs of a program; threads and signal handlers may have little.
 
 use sovia_tests::Scenario;
 

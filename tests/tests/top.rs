@@ -3,7 +3,7 @@
 use sovia_tests::{TempDir, Terminal, skipped, sovia, until};
 use std::path::PathBuf;
 
-/// What it shows first.
+/// Heading that is shown first.
 const SHOWN: &str = "PROGRAM ";
 
 /// A terminal in which that command has started `sovia top`, which shows something.
@@ -19,8 +19,8 @@ fn process(pid: i32) -> PathBuf {
 
 /// In a terminal that goes away, `sovia top` ends, though SIGHUP is ignored (nohup).
 #[test]
-fn it_ends_with_its_terminal() {
-    let test = "it_ends_with_its_terminal";
+fn top_ends_with_its_terminal() {
+    let test = "top_ends_with_its_terminal";
     if skipped(test, &["tmux"]) {
         return;
     }
@@ -36,8 +36,8 @@ fn it_ends_with_its_terminal() {
 
 /// SIGTERM ends it, and the terminal is put back.
 #[test]
-fn a_signal_ends_it_as_a_key_does() {
-    let test = "a_signal_ends_it_as_a_key_does";
+fn signal_ends_top_like_a_key() {
+    let test = "signal_ends_top_like_a_key";
     if skipped(test, &["tmux"]) {
         return;
     }

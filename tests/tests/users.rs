@@ -208,10 +208,10 @@ fn two_users_whose_threads_handle_messages_go_on_ringing() {
     }
 }
 
-/// Each is another process, and what the server has of those before has gone or is about to.
+/// Each client is another process. The server's memory of earlier clients is freed, or about to be.
 #[test]
-fn strangers_who_come_one_after_the_other_all_meet() {
-    let test = "strangers_who_come_one_after_the_other_all_meet";
+fn clients_of_another_user_all_meet_in_turn() {
+    let test = "clients_of_another_user_all_meet_in_turn";
     if left_out(test) {
         return;
     }
@@ -275,17 +275,17 @@ fn two_users_without_a_rule_stop_asking() {
 
 /// Root of a container without its capabilities.
 #[test]
-fn a_user_may_trust_processes_of_its_own_that_it_cannot_trace() {
+fn user_may_trust_own_processes_that_cannot_be_traced() {
     let trusts = "env SOVIA_RULES=trust:uid=0";
     let fewer = "setpriv --bounding-set -sys_admin,-sys_ptrace -- env SOVIA_RULES=trust:uid=0";
-    let test = "a_user_may_trust_processes_of_its_own_that_it_cannot_trace";
+    let test = "user_may_trust_own_processes_that_cannot_be_traced";
     met(test, [trusts, fewer]);
     met(test, [fewer, trusts]);
 }
 
 #[test]
-fn processes_of_two_pid_namespaces_meet_as_strangers() {
-    let test = "processes_of_two_pid_namespaces_meet_as_strangers";
+fn processes_of_two_pid_namespaces_meet_like_two_users() {
+    let test = "processes_of_two_pid_namespaces_meet_like_two_users";
     let here = "env SOVIA_RULES=trust:uid=0";
     let there = "unshare --pid --fork --kill-child --mount-proc env SOVIA_RULES=trust:uid=0";
     met(test, [here, there]);
@@ -293,7 +293,7 @@ fn processes_of_two_pid_namespaces_meet_as_strangers() {
     met(test, [there, there]);
 }
 
-/// It calls the other's user 65534, as it would any.
+/// The user namespace shows the other end as user 65534, as it would any user.
 #[test]
 fn a_user_without_a_number_is_trusted_by_no_rule() {
     let prefixes =

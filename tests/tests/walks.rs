@@ -71,7 +71,8 @@ fn walks_that_once_differed() {
         // The peer put what was unread on a TCP that was shut.
         "11; A fork; B write 113; A shutdown 2; A2 child system kernel write 48",
         "11; B write 113; A shutdown 2; A child spawn kernel poll 1",
-        // What another program wrote on TCP was lost, or came late: the peer took it that all came on the VI.
+        // Bytes that another program wrote on TCP were lost or came late, because the peer expected all bytes
+        // on the VI.
         "12; B write 7; B shutdown 1; A child exec kernel write 100; B await 300000; A close; B await 300000",
         "12; B write 7; B shutdown 1; A child exec kernel write 100; B poll; A write 113; B poll; B read 300000",
         // A sender that went back put what it had sent before the other end shut both halves on a TCP that was shut.

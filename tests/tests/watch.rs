@@ -1,4 +1,4 @@
-//! What others see of programs under Sovia while they run: `sovia ps`, with real Redis at one end.
+//! `sovia ps`, which shows running programs under Sovia to others, with real Redis at one end.
 
 use std::env;
 use std::path::Path;
@@ -270,7 +270,7 @@ fn a_forked_child_shares_its_parents_connection() {
     until("the dead child is shown", || shown() == [u64::from(parent.id())]);
 }
 
-/// What is recorded after a fork is each process's own.
+/// Each process has its own records after a fork.
 #[test]
 fn parent_and_child_have_connections_of_their_own() {
     if left_out("parent_and_child_have_connections_of_their_own") {

@@ -1,17 +1,18 @@
-//! The same between agents whose frames go by a VI of a NIC that both have: here libfabric's, over TCP.
+//! Runs the tests between agents whose frames travel on a VI of a NIC that both have: here libfabric's
+//! NIC, over TCP.
 
 use super::run;
 use super::scene::{AGENTS, PORT, Scene, WATCHDOG};
 use sovia_tests::{FarNic, FarPair, Hosts, Scenario, accelerated, until};
 
-/// Which NIC the agents have.
+/// Option that selects the agents' NIC.
 const NIC: [&str; 2] = ["--fabric", "ofi:tcp;ofi_rxm"];
-/// What an agent says when frames go by it.
+/// Output of an agent when this NIC carries frames.
 const CARRIES: &str = "go by ofi:tcp;ofi_rxm";
-/// What has it carry all frames: UDP does not pass.
+/// Options that make the NIC carry all frames, because UDP loses them.
 const NO_UDP: [&str; 4] = ["--lose", "1000000", "--fabric", "ofi:tcp;ofi_rxm"];
 
-/// Whether libfabric is there; says so in the name of the test where it is not.
+/// Returns true if libfabric is installed; otherwise prints that the test is skipped.
 fn has_libfabric(test: &str) -> bool {
     let has = std::process::Command::new("sh")
         .args(["-c", "ldconfig -p | grep -q libfabric.so.1"])
@@ -147,7 +148,8 @@ fn connections_outlive_a_nic_that_goes_away() {
     let programs = ["redis-server", "redis-benchmark", "ss"];
     let Some((scene, [a, b])) = scene(test, &programs) else { return };
     let mut load = scene.load();
-    // Where the connection was idle at that moment, libfabric has another one before it is needed.
+    // If the connection was idle at that moment, libfabric reconnects before the connection is
+    // needed.
     let carries = || {
         [&a, &b].iter().all(|agent| {
             let said = agent.said();

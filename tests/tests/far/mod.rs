@@ -25,7 +25,7 @@ fn over_udp(test: &str, scenario: Scenario) {
 
 sovia_tests::carried_scenarios!(over_udp);
 
-/// As behind a firewall that lets TCP pass.
+/// A firewall lets only TCP pass.
 #[test]
 fn where_udp_does_not_pass_frames_go_as_tcp() {
     let test = "where_udp_does_not_pass_frames_go_as_tcp";
@@ -35,8 +35,8 @@ fn where_udp_does_not_pass_frames_go_as_tcp() {
     }
 }
 
-/// A firewall that shuts one direction of UDP below connections, and then the other one. The end that hears nothing by UDP and the one that is not
-/// heard go on in the agents' conversation.
+/// A firewall blocks one direction of UDP below connections, and then the other one. The end that receives nothing by
+/// UDP, and the end whose frames do not arrive, continue in the agents' conversation.
 #[test]
 fn connections_go_on_where_udp_passes_in_one_direction_only() {
     let test = "connections_go_on_where_udp_passes_in_one_direction_only";
@@ -115,7 +115,7 @@ fn path_that_becomes_narrower_loses_nothing() {
     assert!(served.success());
 }
 
-/// Neither the programs nor the other agent are told of it.
+/// Neither the programs nor the other agent notice the restart.
 #[test]
 fn agents_that_are_started_again_go_on() {
     let test = "agents_that_are_started_again_go_on";
@@ -167,7 +167,7 @@ fn agent_of_another_key_is_not_believed() {
     );
 }
 
-/// An agent may speak for the addresses alone that the other one is told it may.
+/// An agent may send only for the addresses that the other agent's options allow.
 #[test]
 fn agent_does_not_speak_for_other_networks() {
     let test = "agent_does_not_speak_for_other_networks";
@@ -225,8 +225,8 @@ fn ends_of_two_connections_with_the_same_addresses_are_told_apart() {
     }
 }
 
-/// A firewall that forgets, an address that moves, a link that is down for a while: the agents' own connection ends, and those
-/// that they carry go on in the next one.
+/// A firewall that loses its state, an address that moves, or a link that is down for a while. The agents' own
+/// connection ends, and the connections that they carry continue in the next one.
 #[test]
 fn connections_outlive_the_agents_conversation() {
     let test = "connections_outlive_the_agents_conversation";
@@ -253,11 +253,11 @@ fn connections_outlive_the_agents_conversation() {
     load.end([a, b]);
 }
 
-/// A program's TCP breaks while its host is cut off (SO_KEEPALIVE). The other program's TCP knows nothing of it. The agents may have
-/// found out that they cannot speak, or not.
+/// A program's TCP breaks while its host is cut off (SO_KEEPALIVE). The other program's TCP does not notice. The
+/// agents may have noticed the outage, or not.
 #[test]
-fn end_while_the_agents_cannot_speak_is_told_when_they_can() {
-    let test = "end_while_the_agents_cannot_speak_is_told_when_they_can";
+fn end_during_an_outage_of_the_agents_is_reported_afterwards() {
+    let test = "end_during_an_outage_of_the_agents_is_reported_afterwards";
     for have_found_out in [true, false] {
         let Some(scene) = Scene::set(test, &["ss"]) else { return };
         let (Some(_a), Some(_b)) = (scene.agent(test, 0), scene.agent(test, 1)) else { return };
@@ -312,10 +312,11 @@ fn what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_tha
     assert!(answered.success() && answered.stdout == "ok\n", "{answered:?}");
 }
 
-/// Whoever can reach its ports: neither frames nor conversations of strangers do anything to an agent.
+/// Anyone who can reach an agent's ports: neither frames nor conversations of other users affect the
+/// agent.
 #[test]
-fn strangers_at_its_ports_change_nothing() {
-    let test = "strangers_at_its_ports_change_nothing";
+fn unknown_senders_at_an_agents_ports_change_nothing() {
+    let test = "unknown_senders_at_an_agents_ports_change_nothing";
     let Some(pair) = FarPair::start(test, &[]) else { return };
     let said = |nic: &FarNic| nic.said().contains("connected to the agent at");
     until("the agents do not meet", || pair.nics().iter().all(said));

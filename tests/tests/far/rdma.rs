@@ -1,13 +1,14 @@
-//! The same between agents whose frames go by a VI of a NIC for RDMA, of which the environment gives the address: `make lab` has one, in its guest.
+//! Runs the tests between agents whose frames travel on a VI of an RDMA NIC. The environment names the NIC's address;
+//! `make lab` has one, in its guest.
 
 use super::run;
 use sovia_tests::{FarPair, Scenario, skipped, until};
 use std::process::Command;
 
-/// What an agent says when frames go by it.
+/// Output of an agent when this NIC carries frames.
 const CARRIES: &str = "go by verbs:";
 
-/// The NIC's address; says so in the name of the test where there is none.
+/// Returns the NIC's address; otherwise prints that the test is skipped.
 fn address(test: &str) -> Option<String> {
     let address = std::env::var("SOVIA_RDMA_ADDRESS").ok();
     if address.is_none() {
@@ -38,7 +39,8 @@ fn done(program: &str, words: &[&str]) {
     assert!(output.status.success(), "{program} {words:?}: {output:?}");
 }
 
-/// A firewall between the NICs that lets none of RDMA's messages pass, nor any of its connection manager's: frames go by UDP, until it is gone.
+/// A firewall between the NICs blocks all messages of RDMA and of its connection manager. Until it is removed, frames
+/// travel by UDP.
 #[test]
 fn firewall_before_the_nics_leaves_udp() {
     let test = "firewall_before_the_nics_leaves_udp";

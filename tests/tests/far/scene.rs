@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 pub(crate) const PORT: &str = "7541";
-/// Where agents hear each other.
+/// Port on which agents receive from each other.
 pub(crate) const AGENTS: u16 = 7471;
 /// The name of each host's agent.
 pub(crate) const NAME: &str = "far";

@@ -20,7 +20,7 @@ fn server(kind: Kind, programs: &Programs, pairing: Pairing) -> Server {
     server
 }
 
-/// What a client of our own says that aborts as RFC 959 has it.
+/// Runs a client of our own, which aborts transfers as in RFC 959.
 fn abort(server: &Server, pairing: Pairing, ways: &[&str]) -> Outcome {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-ftp/aborts.py");
     let (port, folder) = (server.port.to_string(), server.folder.path().display().to_string());
@@ -32,7 +32,7 @@ fn abort(server: &Server, pairing: Pairing, ways: &[&str]) -> Outcome {
     outcome
 }
 
-/// In one session, in every pairing; returns what was told with Sovia at both ends.
+/// Aborts transfers in one session, in every pairing. Returns the output with Sovia at both ends.
 fn is_aborted_alike(kind: Kind, programs: &Programs, ways: &[&str]) -> Outcome {
     let told = |pairing| {
         let server = server(kind, programs, pairing);
@@ -57,7 +57,7 @@ fn with_inetutils(test: &str, way: &str) {
     let Some(programs) = programs(test) else { return };
     is_aborted_alike(Kind::Inetutils, &programs, &[way]);
     let server = server(Kind::Inetutils, &programs, Pairing::SOVIA);
-    // One that carries a file is among any two.
+    // Of any two data connections, one carries a file.
     let met = |_| accelerated(&abort(&server, Pairing::SOVIA, &[way]).stderr) >= Some(2);
     assert!((0..TRIES).any(met), "no data connection was accelerated");
     server.end();

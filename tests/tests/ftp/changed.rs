@@ -39,7 +39,7 @@ fn run(server: &Server, pairing: Pairing, words: &[&str], input: &str) -> Outcom
     outcome
 }
 
-/// What a session is told that gets and puts in both types, and lists a folder.
+/// Returns the replies of a session that gets and puts files in both types, and lists a folder.
 fn told(programs: &Programs, pairing: Pairing, mode: &[&str]) -> Vec<String> {
     let server = Server::start(programs, pairing.server);
     server.write("served", &noise(5_000_001));

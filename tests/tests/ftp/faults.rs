@@ -72,7 +72,7 @@ fn clients_are_killed() {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// What a client of the BSD kind is told whose file has no room: the replies and its exit status.
+/// Returns the replies and the exit status of a client of the BSD kind whose file has no room.
 fn told_of_no_room(server: &Server, pairing: Pairing, client: &[&str]) -> Vec<String> {
     let (shown, port) = (server.folder.path().display(), server.port);
     let input = format!(

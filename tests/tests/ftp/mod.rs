@@ -17,7 +17,8 @@ use std::path::PathBuf;
 
 const LEN: usize = 5_000_001;
 
-/// What a session of a client of the BSD kind asks for: both ways, both types, a list that the server has `ls` make.
+/// Commands of a session of a client of the BSD kind: both directions, both types, and a list that the server's `ls`
+/// makes.
 fn session(server: &Server, mode: &str) -> PathBuf {
     let (shown, port) = (server.folder.path().display(), server.port);
     let wanted = server.file("wanted");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const LINES: usize = 20_000;
 
-/// What a client of the BSD kind is told in a whole session.
+/// Returns the output of a client of the BSD kind in a whole session.
 fn of_the_bsd_kind(server: &Server, client: &str, mode: &str, pairing: Pairing) -> Vec<String> {
     server.write("served", &noise(LEN));
     let lines: String = (0..LINES).map(|i| format!("line {i}\n")).collect();
@@ -81,7 +81,7 @@ fn vsftpd_serves_its_clients() {
     }
 }
 
-/// What client and server say of their connections after a transfer.
+/// Returns the reports of client and server about their connections after a transfer.
 fn reports(kind: Kind, programs: &Programs, user: &str) -> [String; 2] {
     let server = Server::of(kind, programs, Stack::Sovia);
     server.write("served", &noise(50_000_000));
@@ -94,10 +94,11 @@ fn reports(kind: Kind, programs: &Programs, user: &str) -> [String; 2] {
     [outcome.stderr, server.end().stderr]
 }
 
-/// Of root's session the one process gives up capabilities, of another user's it becomes that user.
+/// In a session of root, one process gives up capabilities. In a session of another user, it
+/// becomes that user.
 #[test]
-fn pure_ftpd_says_why_it_stays_on_tcp() {
-    let Some(programs) = programs("pure_ftpd_says_why_it_stays_on_tcp") else { return };
+fn pure_ftpd_reports_the_reason_for_tcp() {
+    let Some(programs) = programs("pure_ftpd_reports_the_reason_for_tcp") else { return };
     for (user, reason) in [
         ("root", "the two processes may not read each other's memory"),
         ("guest", "the other end belongs to another user"),
@@ -114,10 +115,10 @@ fn pure_ftpd_says_why_it_stays_on_tcp() {
     }
 }
 
-/// It limits its address space to 200 MB before anything else, however it is configured.
+/// vsftpd first limits its address space to 200 MB, with every configuration.
 #[test]
-fn vsftpd_says_why_it_stays_on_tcp() {
-    let Some(programs) = programs("vsftpd_says_why_it_stays_on_tcp") else { return };
+fn vsftpd_reports_the_reason_for_tcp() {
+    let Some(programs) = programs("vsftpd_reports_the_reason_for_tcp") else { return };
     for user in ["root", "guest"] {
         let [client, server] = reports(Kind::Vsftpd, &programs, user);
         for told in [&client, &server] {

@@ -72,8 +72,9 @@ fn a_resumed_transfer_is_accelerated() {
     server.end();
 }
 
-/// A connection for each of 60 files, each way. They are too short to meet, and the one of commands is inetd's before it is
-/// the server's: which path they take is not asked here.
+/// Transfers 60 files each way, each on a connection of its own. These are too short for a rendezvous. The connection
+/// for commands belongs to inetd before it belongs to the server. So this test does not check the path of any
+/// connection.
 fn many(test: &str, client: impl Fn(&Programs) -> String) {
     let Some(programs) = programs(test) else { return };
     for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::others()) {

@@ -25,7 +25,7 @@ pub(crate) struct Programs {
     pure_ftpd: PathBuf,
     /// inetutils' client.
     pub(crate) ftp: PathBuf,
-    /// What `scripts/papers-ftp` has built.
+    /// Programs built by `scripts/papers-ftp`.
     pub(crate) changed: Option<Changed>,
 }
 
@@ -72,9 +72,10 @@ pub(crate) fn programs(test: &str) -> Option<Programs> {
 pub(crate) enum Kind {
     /// inetutils' ftpd under inetd: a process for each session.
     Inetutils,
-    /// By itself: two processes for each session, of which the one that speaks has given up what rights it can.
+    /// Runs by itself: two processes for each session. The process that speaks with the client has dropped most
+    /// privileges.
     Pure,
-    /// By itself: limits its address space, and its sessions have a filter of system calls.
+    /// Runs by itself: limits its address space, and filters the system calls of its sessions.
     Vsftpd,
 }
 
@@ -196,7 +197,7 @@ impl Server {
     }
 }
 
-/// A pipe with a name, of which this test has both ends, so that no open waits; what a transfer stops at.
+/// A named pipe at which a transfer stops. This test holds both ends, so no open waits.
 #[derive(Debug)]
 pub(crate) struct Pipe(File);
 

@@ -1,4 +1,4 @@
-//! What the kernel tells and does for an intruder.
+//! Kernel calls of an intruder, and information that it gets from the kernel.
 
 use super::message::{ASK, LEN, SHOW, SHOWN_AT};
 use std::collections::VecDeque;
@@ -257,7 +257,7 @@ fn post(socket: &OwnedFd, (name, bytes, fds): Letter) {
     thread::spawn(move || drop(fds));
 }
 
-/// What an honest connector does before it offers anything.
+/// Steps of an honest connector before its offer.
 struct Trial {
     /// A file whose name only processes can read that could trace this one.
     challenge: OwnedFd,
@@ -306,7 +306,7 @@ impl Trial {
                 .map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap())
                 .collect();
             let (due, waiting) = self.waiting.drain(..).partition::<VecDeque<_>, _>(|letter| {
-                // The same connection.
+                // Letters about the same connection.
                 letter.1[32..72] == show[32..72]
             });
             self.waiting = waiting;
@@ -325,8 +325,8 @@ fn send(socket: &OwnedFd, name: &[u8], bytes: &[u8], fds: &[OwnedFd]) {
     let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let size = (fds.len() * size_of::<RawFd>()) as u32;
     let mut control = vec![0u64; 256];
-    // SAFETY: the header and everything that it points to are live locals; the control buffer is
-    // aligned for its header and longer than 253 descriptors, the kernel's limit, need.
+    // SAFETY: the header and everything that it points to are live locals. The control buffer is
+    // aligned for its header. It has room for more than 253 descriptors, the kernel's limit.
     unsafe {
         let mut message: libc::msghdr = zeroed();
         message.msg_name = (&raw mut address).cast();
@@ -368,7 +368,7 @@ pub(crate) fn memory(size: u64, seals: i32) -> OwnedFd {
     file
 }
 
-/// What tells of a process's death: a pidfd, and the reading end of a pipe.
+/// Returns descriptors that report the death of a process: a pidfd, and the reading end of a pipe.
 fn notices() -> [OwnedFd; 2] {
     let mut ends = [0; 2];
     // SAFETY: the pipe's numbers are written to a live array; the other call takes numbers only.
@@ -380,12 +380,12 @@ fn notices() -> [OwnedFd; 2] {
     }
 }
 
-/// What an Offer brings: a segment, and the doorbells of the process that offers it.
+/// Returns the descriptors of an Offer: a segment, and the doorbells of the offering process.
 pub(crate) fn offering() -> Vec<OwnedFd> {
     std::iter::once(memory(SEGMENT, SEALS)).chain(doors()).collect()
 }
 
-/// Doorbells as they should be.
+/// Returns valid doorbells.
 pub(crate) fn doors() -> Vec<OwnedFd> {
     let bells = (0..6).map(|_| eventfd(libc::EFD_NONBLOCK));
     bells.chain(notices()).collect()

@@ -1,5 +1,5 @@
-//! The messages of a meeting as they lie on the wire, written down a second time: a developer who
-//! changes them changes what older builds send, too.
+//! Wire format of a rendezvous, written down a second time. A developer who changes this format
+//! breaks the rendezvous with older builds.
 
 use super::kernel::Connection;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ pub(crate) const SHOW: u32 = 5;
 pub(crate) const STAY: u32 = 6;
 /// Bytes of a message.
 pub(crate) const LEN: usize = 144;
-/// Where it says what a challenge says.
+/// Offset of the challenge's secret.
 pub(crate) const SHOWN_AT: usize = 128;
 
-/// A message in the making: what is not changed is as it should be.
+/// A message to send; fields that a test does not change are valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Forgery {
     pub(crate) magic: [u8; 8],
@@ -28,7 +28,7 @@ pub(crate) struct Forgery {
     pub(crate) connector: SocketAddr,
     pub(crate) acceptor: SocketAddr,
     pub(crate) cookie: u64,
-    /// Of the two addresses, where another family is to be claimed.
+    /// Address families, if they must differ from those of the two addresses.
     pub(crate) families: Option<u8>,
 }
 
@@ -49,13 +49,13 @@ impl Forgery {
         }
     }
 
-    /// The same as the connector would say it.
+    /// Returns the same message as the connector would send it.
     pub(crate) fn by_connector(connection: &Connection, step: u32) -> Forgery {
         let cookie = connection.connectors_cookie();
         Forgery { step, cookie, ..Forgery::about(connection) }
     }
 
-    /// As bytes.
+    /// Returns the message's bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0; LEN];
         out[0..8].copy_from_slice(&self.magic);

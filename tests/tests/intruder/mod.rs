@@ -1,5 +1,5 @@
-//! An intruder at the meeting point, with no part in a connection: it finds names and processes as any user
-//! of the machine can, forges messages, and sends them with whatever descriptors it likes.
+//! An intruder at the rendezvous names, which is no end of a connection. It finds names and processes as
+//! any user of the machine can, forges messages, and sends them with any descriptors.
 
 pub(crate) mod kernel;
 pub(crate) mod message;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What an intruder does each time it looks around.
+/// Actions of an intruder each time that it looks around.
 pub(crate) type Intrusion = fn(&mut Intruder, &Scene);
 
-/// What it sees.
+/// Connections and names that the intruder has found.
 pub(crate) struct Scene {
     /// Connections to the server.
     pub(crate) connections: Vec<Connection>,
@@ -72,10 +72,10 @@ pub(crate) fn undisturbed(uid: Uid, intrusion: Intrusion) -> Dropped {
     undisturbed_by(|notes, done| intrude(uid, intrusion, notes, done))
 }
 
-/// The same with whatever `work` does until it is over. It gets the folder with the crowd's notes.
+/// Runs `work` until the connections are over. It gets the folder with the crowd's notes.
 ///
-/// An end without an answer stays at the meeting point for longer, so each has to hold out
-/// alone as well.
+/// An end without an answer stays at the rendezvous for longer. So each end must withstand the
+/// intruder alone too.
 pub(crate) fn undisturbed_by(work: impl Fn(&Path, &AtomicBool) + Sync) -> Dropped {
     let mut dropped = Dropped(BTreeMap::new());
     for plain in ["neither", "server", "client"] {
@@ -124,7 +124,7 @@ fn check(plain: &str, observation: &Observation) {
     assert_eq!(client.transcript(), expected, "{all}");
 }
 
-/// What both ends' summaries say that they have dropped, by kind.
+/// Numbers of dropped messages in both ends' summaries, by kind.
 #[derive(Debug)]
 pub(crate) struct Dropped(BTreeMap<String, u64>);
 

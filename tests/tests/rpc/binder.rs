@@ -17,7 +17,7 @@ fn rpcbind() -> Option<PathBuf> {
     if unpacked.exists() { Some(unpacked) } else { installed("rpcbind") }
 }
 
-/// What runs in the namespaces: two servers in turn, asked by clients of both transports.
+/// Script in the namespaces: runs two servers in turn, and clients of both transports.
 const SCRIPT: &str = r#"
 set -eu
 ip link set lo up

@@ -1,5 +1,5 @@
-//! Sun RPC: rpcgen's client and server over libtirpc, neither of which knows of Sovia, and over libsovia-rpc's "via". Each
-//! case is told the same as over the kernel.
+//! Sun RPC by rpcgen's client and server: over libtirpc, without changes, and over libsovia-rpc's "via". Each case
+//! must give the same output as over the kernel.
 
 mod binder;
 mod programs;
@@ -9,7 +9,7 @@ use programs::{Ends, Programs, programs};
 use sovia_tests::Pairing;
 use std::fs;
 
-/// What clients say of every case named, one after the other with one server.
+/// Returns the output of a client for each case, run in turn with one server.
 fn told(programs: &Programs, ends: Ends, cases: &[&str]) -> Vec<String> {
     let (server, client) = programs.serve(ends);
     let told = cases.iter().map(|case| ends.client().run(&client(case))).collect();
@@ -40,7 +40,7 @@ fn a_call_that_times_out_leaves_the_next_one_right() {
 }
 
 #[test]
-fn a_server_that_dies_is_told() {
+fn death_of_the_server_is_an_error() {
     if let Some(told) = is_told_the_same(&["death"]) {
         // RPC_CANTRECV.
         assert!(told[0].contains("a server that dies: RPC: Unable to receive"), "{told:?}");

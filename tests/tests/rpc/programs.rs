@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// What an end's calls go over.
+/// Carrier of an end's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// libtirpc's "tcp", over what carries a program's streams.
+    /// Transport "tcp" of libtirpc, over a stack.
     Tcp(Stack),
-    /// libsovia-rpc's "via".
+    /// Transport "via" of libsovia-rpc.
     Via(Stack),
 }
 
@@ -21,7 +21,7 @@ impl End {
     pub(crate) const SOVIA: Self = Self::Tcp(Stack::Sovia);
     /// By libsovia alone.
     pub(crate) const VIA: Self = Self::Via(Stack::Kernel);
-    /// The same under `sovia run`.
+    /// Both transports under `sovia run`.
     pub(crate) const BOTH: Self = Self::Via(Stack::Sovia);
 
     fn stack(self) -> Stack {
@@ -57,7 +57,7 @@ impl Ends {
         Pairing { server: self.server.stack(), client: self.client.stack() }
     }
 
-    /// What runs the client.
+    /// Returns how to run the client.
     pub(crate) fn client(self) -> Client {
         Client::of(self.pairing())
     }
@@ -94,7 +94,7 @@ fn run(folder: &Path, program: &str, words: &[&str]) {
     assert!(done.success(), "{program} {words:?}");
 }
 
-/// Where sources and headers are.
+/// Returns the folder of sources and headers.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -130,7 +130,7 @@ pub(crate) fn programs() -> Option<&'static Programs> {
     BUILT.get_or_init(build).as_ref()
 }
 
-/// The same, with those for "via".
+/// Like `programs`, with those for "via".
 pub(crate) fn programs_for_via() -> Option<&'static Programs> {
     static BUILT: OnceLock<()> = OnceLock::new();
     let programs = programs()?;
@@ -150,7 +150,8 @@ pub(crate) fn programs_for_via() -> Option<&'static Programs> {
     Some(programs)
 }
 
-/// Where libsovia-rpc lies, beside libsovia; says so if `make build` has left it out.
+/// Returns the folder of libsovia and libsovia-rpc. Prints that the test is skipped if `make build`
+/// has left libsovia-rpc out.
 pub(crate) fn library_folder(test: &str) -> Option<PathBuf> {
     let folder = libsovia().parent().expect("a library lies in a folder").to_path_buf();
     let there = folder.join("libsovia-rpc.so").exists();

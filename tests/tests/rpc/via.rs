@@ -30,7 +30,7 @@ fn is_told_the_same(cases: &[&str]) {
     }
 }
 
-/// What a client of "via" says of its connection.
+/// Returns the output of a "via" client about its connection.
 fn place(programs: &Programs, server: End) -> String {
     told(programs, Ends { server, client: End::VIA }, &["where"]).concat()
 }
@@ -55,7 +55,7 @@ fn handles_do_what_libtirpcs_do() {
 }
 
 #[test]
-fn errors_are_told_as_libtirpc_tells_them() {
+fn errors_equal_those_of_libtirpc() {
     is_told_the_same(&["errors"]);
 }
 
@@ -65,7 +65,7 @@ fn a_call_that_times_out_leaves_the_next_one_right() {
 }
 
 #[test]
-fn a_server_that_dies_is_told() {
+fn death_of_the_server_is_an_error() {
     is_told_the_same(&["death"]);
 }
 
@@ -174,7 +174,7 @@ fn the_guides_examples_are_those_that_run() {
     assert_eq!(guide.matches("\n```c\n").count(), count);
 }
 
-/// As strictly as a compiler looks.
+/// Compiles with all warnings as errors.
 #[test]
 fn its_sources_are_without_warnings() {
     if programs_for_via().is_none() || installed("cc").is_none() {
@@ -197,9 +197,11 @@ fn its_sources_are_without_warnings() {
 
 /// The map is what the library exports, and the archive has no other names.
 #[test]
-fn it_exports_what_its_map_says() {
-    let Some(folder) = library_folder("it_exports_what_its_map_says") else { return };
-    if sovia_tests::skipped("it_exports_what_its_map_says", &["nm"]) {
+fn library_exports_exactly_the_names_in_its_map() {
+    let Some(folder) = library_folder("library_exports_exactly_the_names_in_its_map") else {
+        return;
+    };
+    if sovia_tests::skipped("library_exports_exactly_the_names_in_its_map", &["nm"]) {
         return;
     }
     let map = fs::read_to_string(workspace().join("abi/rpc/sovia-rpc.map")).expect("the map");
