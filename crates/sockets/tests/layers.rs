@@ -2,9 +2,9 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // Whose state it is.
+    // State of each engine.
     &["per_engine"],
-    // What stands alone.
+    // Modules that use no others.
     &[
         "agents",
         "backlog",
@@ -22,20 +22,20 @@ const LAYERS: &[&[&str]] = &[
     &["table"],
     // Connections from other families.
     &["other_families"],
-    // What is chosen.
+    // Settings of a connection.
     &["keepalive", "options", "protocol"],
     &["config"],
-    // The other process, and the two paths to it.
+    // The peer process, and the two paths to it.
     &["pair"],
     &["kernel_sockets"],
     &["filters"],
     &["kept"],
     &["stream"],
-    // What outlasts a close.
+    // State that outlasts a close.
     &["linger"],
-    // What waits for news.
+    // Modules that wait for events.
     &["handler", "sets", "wait"],
-    // To a VI, and back.
+    // Moves to a VI, and the fallback to TCP.
     &["meeting"],
     &["fallback"],
     &["exec"],
@@ -45,12 +45,12 @@ const LAYERS: &[&[&str]] = &[
     &["pollset", "reactor"],
     // The process's identity.
     &["credentials"],
-    // What goes on beside them.
+    // Work beside the program's calls.
     &["progress", "relay"],
     &["fork"],
-    // The whole.
+    // The whole engine.
     &["engine"],
-    // The way in for a fuzzer, in builds that are made for one.
+    // Entry points of fuzzers, in builds that are made for them.
     &["fuzzing", "native"],
 ];
 
@@ -60,7 +60,8 @@ fn modules_import_only_lower_layers() {
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }
 
-/// What moves the bytes is known to the streams, to the pairs, which share its segments, and to what makes those.
+/// Only streams, pairs, and the modules that make segments name the crate that moves the bytes. Pairs share its
+/// segments.
 #[test]
 fn via_shm_is_named_by_streams_and_pairs_alone() {
     let places = ["stream", "pair", "conn/body.rs", "meeting/nic.rs", "meeting/offer.rs"];

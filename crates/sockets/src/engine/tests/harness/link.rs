@@ -141,8 +141,8 @@ pub(crate) fn is_reset(others: &[&End], end: &End) {
     ends(others, end);
 }
 
-/// Looks until `look` finds something, with the work of the ends' progress threads in between. What is awaited is a fact
-/// of the kernel's, which delivers over loopback when it likes.
+/// Repeats `look` until it finds something, and runs the ends' progress threads in between. Loopback delivers bytes
+/// at any time, so the kernel decides when this succeeds.
 #[track_caller]
 pub(crate) fn until<T>(ends: &[&End], mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
