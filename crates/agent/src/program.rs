@@ -268,7 +268,7 @@ mod tests {
 
     /// Otherwise any program could stop the whole NIC.
     #[test]
-    fn no_program_has_the_nic_wait_for_what_it_hands_over() {
+    fn closing_the_descriptors_of_a_program_never_blocks_the_nic() {
         closer::start().unwrap();
         let name = format!("test-{}", call::getpid());
         let mut entrance = Entrance::open(&name).unwrap();

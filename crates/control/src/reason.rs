@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_means_the_reason_that_has_it() {
+    fn number_of_a_reason_converts_back_to_the_reason() {
         for &reason in Reason::ALL {
             assert_eq!(Reason::of(reason as u32), Some(reason));
         }

@@ -39,7 +39,7 @@ fn a_file_has_rules_on_lines_and_remarks() {
 }
 
 #[test]
-fn rules_concern_a_program_if_they_leave_it_any_connection() {
+fn rules_concern_a_program_if_they_allow_any_of_its_connections() {
     let concern = |rules: &str| Rules::parse(rules).unwrap().concern(b"/usr/bin/redis-server");
     for rules in [
         "",
@@ -204,7 +204,7 @@ proptest! {
 }
 
 #[test]
-fn a_rule_for_a_nic_names_it_and_the_first_that_matches_counts() {
+fn first_matching_rule_names_the_nic() {
     let rules = "nic:name=a,end=connector; nic:port=6379,name=b";
     let rules = Rules::parse(rules).unwrap();
     let nic = |end, local: &str, peer: &str| {

@@ -55,7 +55,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn ends_and_freshness_are_told() {
+    fn role_and_freshness_of_streams_are_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut other, _) = listener.accept().unwrap();

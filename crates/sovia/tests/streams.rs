@@ -42,7 +42,7 @@ fn warm() -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_stream_tells_where_it_runs() {
+fn stats_report_the_path_of_a_stream() {
     let (mut one, mut other) = pair();
     let before = one.stats();
     assert_eq!(before.path, Path::Meeting);
@@ -142,7 +142,7 @@ fn buffers_of_wrong_sizes_are_refused() {
 }
 
 #[test]
-fn a_borrowed_message_outlasts_what_comes_after_it() {
+fn borrowed_message_outlasts_later_messages() {
     let (mut one, other) = warm();
     one.write_all(&[7; 4000]).unwrap();
     let first = other.borrow().unwrap();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_that_answers_learns_which_of_those_it_knows_speaks() {
+    fn answering_agent_learns_which_known_agent_called() {
         let [a, b, c] = keys();
         let known: Arc<[PublicKey]> = Arc::new([a.public(), c.public()]);
         for speaker in [&a, &c] {

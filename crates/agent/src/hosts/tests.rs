@@ -348,7 +348,7 @@ fn agent_whose_key_is_not_known_is_never_met() {
 }
 
 #[test]
-fn strangers_that_connect_without_end_are_forgotten_and_keep_no_agent_out() {
+fn endless_unknown_connections_are_closed_and_block_no_agent() {
     let (keys, places) = (keys::<2>(), places::<2>(5));
     let mut second = agent(&keys, &places, 1);
     let strangers: Vec<TcpStream> =

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn offer_is_there_until_it_is_taken_withdrawn_or_replaced() {
+    fn offer_stays_until_taken_withdrawn_or_replaced() {
         let mut offers = Offers::default();
         let numbers = |sent| Numbers { received: 0, sent };
         offers.add(key(1), 11, numbers(1));

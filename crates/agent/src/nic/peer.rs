@@ -172,7 +172,7 @@ mod tests {
     use sovia_link::Config;
 
     #[test]
-    fn peer_that_is_lost_is_given_up_when_what_is_to_be_said_has_waited_as_long_as_by_tcp() {
+    fn lost_peer_is_given_up_when_messages_have_waited_as_long_as_on_tcp() {
         let mut peer = Peer::default();
         peer.begin(Some(Channel::between(Config::default(), 1, 2, 3)));
         assert!(peer.is_met && !peer.is_given_up(u64::MAX), "there is a conversation");

@@ -112,7 +112,7 @@ mod tests {
     const STRANGER: (u16, u32) = (3, 1001);
 
     #[test]
-    fn first_program_has_it_until_it_leaves_and_then_the_next() {
+    fn first_program_keeps_its_claim_until_its_end_then_the_next() {
         let mut claims = Claims::default();
         for program in [ONE, TWO, ONE, STRANGER] {
             claims.listen(program, b"x", true).unwrap();

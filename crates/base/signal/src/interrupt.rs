@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_before_the_call_interrupts_it() {
+    fn handler_before_the_call_interrupts_the_call() {
         let since = Moment::now();
         assert!(!since.is_interrupted());
         count(state(), bit(libc::SIGUSR1), true);
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
     #[cfg(target_arch = "x86_64")]
-    fn a_handler_between_the_look_and_the_call_interrupts_it() {
+    fn handler_between_the_check_and_the_call_interrupts_the_call() {
         extern "C" fn step(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
             // SAFETY: the kernel passes this context to the handler, and it is valid until the handler returns.
             let context = unsafe { &mut *context.cast::<ucontext_t>() };

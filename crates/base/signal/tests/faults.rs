@@ -210,7 +210,7 @@ fn several_signals_at_once_wait_for_the_same_end() {
 }
 
 #[test]
-fn the_program_is_shown_what_it_asked_for() {
+fn program_reads_back_the_disposition_that_was_set() {
     let _one = ONE_AT_A_TIME.lock();
     handle(libc::SIGUSR2, libc::SA_RESTART | libc::SA_RESETHAND);
     // SAFETY: `sigaction` is plain data, for which all-zero bytes are valid.

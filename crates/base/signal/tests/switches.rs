@@ -105,7 +105,7 @@ fn run(interrupted: usize, other: usize, main: extern "C" fn()) -> usize {
 
 /// One test, because contexts and dispositions belong to the process. Each part runs in a separate thread.
 #[test]
-fn a_handler_that_switches_is_left_when_it_returns() {
+fn handler_that_switches_contexts_counts_until_its_return() {
     let run = |interrupted, other, main| {
         std::thread::spawn(move || run(interrupted, other, main)).join().unwrap()
     };

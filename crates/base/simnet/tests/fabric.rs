@@ -46,7 +46,7 @@ fn at(micros: u64) -> Time {
 }
 
 #[test]
-fn a_switch_takes_a_packet_whole_and_sends_it_on() {
+fn switch_forwards_a_packet_after_receiving_all_of_its_bytes() {
     let mut net = star(3);
     net.send(NodeId(0), NodeId(1), 100, 7);
     // The packet passes two cables, and occupies each for 100 µs.
@@ -67,7 +67,7 @@ fn packets_of_several_nodes_share_the_cable_of_one() {
 }
 
 #[test]
-fn a_queue_marks_above_its_limit_and_loses_what_it_has_no_room_for() {
+fn queue_marks_above_its_limit_and_drops_when_full() {
     let mut net = star(9);
     (1..9).for_each(|n| net.send(NodeId(n), NodeId(0), 1_000, n));
     let came = arrivals(&mut net);
@@ -79,7 +79,7 @@ fn a_queue_marks_above_its_limit_and_loses_what_it_has_no_room_for() {
 }
 
 #[test]
-fn a_node_has_room_for_all_that_it_sends_and_says_when_it_has_left() {
+fn node_queues_all_its_packets_and_reports_when_they_have_left() {
     let mut net = star(2);
     (0..10).for_each(|n| net.send(NodeId(0), NodeId(1), 1_000, n));
     assert_eq!((net.sent_by(NodeId(0)), net.sent_by(NodeId(1))), (at(10_000), at(0)));
@@ -109,7 +109,7 @@ fn pairs_of_nodes_are_spread_over_the_spines() {
 }
 
 #[test]
-fn a_cable_that_fails_loses_what_is_on_it_and_works_when_it_has_recovered() {
+fn failing_cable_loses_its_packets_and_works_after_recovery() {
     let mut net = star(3);
     let access = Part::Access(NodeId(1));
     net.send(NodeId(0), NodeId(1), 1_000, 1);
@@ -137,7 +137,7 @@ fn a_packet_does_not_outlive_the_failure_of_its_cable() {
 }
 
 #[test]
-fn leaves_avoid_a_spine_some_time_after_it_has_failed() {
+fn leaves_avoid_a_spine_some_time_after_its_failure() {
     let mut net = spines(2, 16);
     let pairs: Vec<_> = (0..16).map(|n| (NodeId(n), NodeId(16 + n))).collect();
     let round = |net: &mut Numbers| {

@@ -19,7 +19,7 @@ fn biasing() -> BiasedLock {
     let is_possible = fences::are_from_kernel() && state::current(Local::inside).is_some();
     assert_eq!(biases_me(&lock), is_possible);
     if !is_possible {
-        println!("no thread is favoured here");
+        println!("the lock is biased to no thread on this host");
     }
     lock
 }

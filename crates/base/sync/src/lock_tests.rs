@@ -27,7 +27,7 @@ fn a_dead_owners_lock_is_taken_over_by_record() {
 }
 
 #[test]
-fn the_owner_is_told_that_it_has_the_lock() {
+fn locking_again_reports_the_caller_as_owner() {
     let lock = RobustLock::<Local>::new();
     assert_eq!(lock.lock(), Acquired::Clean);
     assert_eq!(lock.lock(), Acquired::Reentered);

@@ -16,7 +16,7 @@ fn has_record() -> bool {
 static LOCK: RobustLock = RobustLock::new();
 
 #[test]
-fn it_has_a_record_once_that_is_known() {
+fn thread_has_a_record_after_start() {
     LOCK.lock();
     LOCK.unlock();
     assert!(!has_record(), "nothing is known yet");

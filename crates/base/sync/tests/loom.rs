@@ -237,7 +237,7 @@ impl Findable {
 }
 
 #[test]
-fn what_a_thread_has_looked_up_is_not_freed_under_it() {
+fn object_is_not_freed_while_a_hazard_names_its_address() {
     loom::model(|| {
         let shared = Findable::new();
         let user = {
@@ -258,7 +258,7 @@ fn what_a_thread_has_looked_up_is_not_freed_under_it() {
 }
 
 #[test]
-fn what_a_thread_waits_for_is_not_freed_under_it() {
+fn object_is_not_freed_while_a_thread_waits_for_its_lock() {
     loom::model(|| {
         let shared = Findable::new();
         let lock = Arc::new(RobustLock::<sovia_sync::Local>::new());

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_descriptor_leaves_the_limit_as_it_is() {
+    fn private_descriptor_leaves_the_limit_unchanged() {
         let before = call::descriptor_limits();
         let fd = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC)).unwrap();
         assert_eq!(fd.is_high(), before.0 > private_base() as u64);

@@ -60,7 +60,7 @@ mod tests {
     use crate::poll;
 
     #[test]
-    fn signal_waits_until_it_is_taken_and_comes_once() {
+    fn signal_stays_pending_until_taken_and_is_taken_once() {
         // Use a separate thread, because the signals stay blocked in the thread and the thread's pending signals
         // end with it.
         let taken = std::thread::spawn(|| {

@@ -68,7 +68,7 @@ fn told(userfault: &Userfault, take: impl FnOnce() + Send) -> Vec<Event> {
 }
 
 #[test]
-fn whatever_takes_memory_away_is_told() {
+fn every_removal_of_memory_is_an_event() {
     let Some((userfault, place)) = watched() else { return };
     let page = |n: usize| place.start + n * PAGE..place.start + (n + 1) * PAGE;
     let emptied = told(&userfault, || advise(&page(1), libc::MADV_DONTNEED));

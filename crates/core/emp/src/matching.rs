@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_message_is_called_by_the_first_receive_that_takes_it() {
+    fn first_matching_receive_calls_a_dropped_message() {
         let mut matching = Matching::default();
         let (first, second) = (Dropped { node: 1, tag: 7 }, Dropped { node: 2, tag: 7 });
         matching.remember(first);

@@ -174,7 +174,7 @@ mod tests {
     const DATA: Immediate = Immediate { kind: Kind::Data, acks: 0 };
 
     #[test]
-    fn the_window_closes_and_acknowledgements_open_it() {
+    fn window_closes_and_acknowledgements_reopen_the_window() {
         let mut flow = Flow::new(Parameters { window: 2, threshold: 2 });
         flow.send(Kind::Data);
         assert!(flow.can_send());
@@ -289,7 +289,7 @@ mod tests {
     /// Tries every order of events between two ends with small windows. No end reports a violation, and the posted
     /// receives cover all packets on their way. If no packet is on its way or held, both ends may send.
     #[test]
-    fn no_order_of_events_breaks_the_protocol_or_stops_it() {
+    fn no_order_of_events_violates_or_stalls_the_protocol() {
         let parameters =
             |window| (1..=window).map(move |threshold| Parameters { window, threshold });
         let all: Vec<_> = (1..=3).flat_map(parameters).collect();

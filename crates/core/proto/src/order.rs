@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_lies_about_what_it_took_gains_nothing() {
+    fn receiver_that_lies_about_taken_bytes_gains_nothing() {
         let mut gatherer = Gatherer { tail: 10, taken: 5, packets: 0 };
         assert_eq!(gatherer.next(3), Next::Gather);
         assert_eq!(gatherer.waiting(), 5);

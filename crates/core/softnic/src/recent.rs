@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_is_deregistered_is_not_found_though_it_was_used_before() {
+    fn deregistered_region_is_not_found_after_earlier_use() {
         let (table, recent) = (table(), Recent::default());
         let handles: Vec<_> = (0..PLACES + 2)
             .map(|_| table.register(&Memory::zeroed(64), MemAttributes::default()).unwrap())

@@ -29,7 +29,7 @@ fn close_unfinished(stream: Stream<SimNic>) {
 }
 
 #[test]
-fn an_unfinished_stream_goes_with_the_stack_that_was_to_be_stepped() {
+fn unfinished_stream_ends_with_its_manually_stepped_stack() {
     let network = Network::new(1, Config::default());
     let [a, b] = stacks(&network);
     let weak = Arc::downgrade(&a.0);

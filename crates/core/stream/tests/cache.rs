@@ -135,7 +135,7 @@ fn a_cache_that_is_not_told_sends_what_is_gone() {
 }
 
 #[test]
-fn a_part_that_goes_takes_no_other_with_it() {
+fn unmapping_a_part_keeps_other_parts_cached() {
     let _alone = alone();
     let place = addresses(PAGES);
     map(&place);
@@ -164,7 +164,7 @@ fn a_part_that_goes_takes_no_other_with_it() {
 
 /// The kernel does not move a mapping that is watched in part.
 #[test]
-fn a_mapping_of_which_a_part_was_sent_moves_whole() {
+fn mapping_moves_whole_after_a_part_was_sent() {
     let _alone = alone();
     let (place, other) = (addresses(PAGES), addresses(PAGES));
     map(&place);
@@ -184,7 +184,7 @@ fn a_mapping_of_which_a_part_was_sent_moves_whole() {
 
 /// The kernel sends the event before it discards the pages, and no event afterwards.
 #[test]
-fn emptied_memory_is_not_cached_until_it_is_mapped_anew() {
+fn emptied_memory_is_not_cached_until_mapped_anew() {
     let _alone = alone();
     let place = addresses(PAGES);
     map(&place);

@@ -90,7 +90,7 @@ fn frames_arrive_in_their_order_and_wait_where_the_other_end_takes_none() {
 }
 
 #[test]
-fn end_that_is_asked_answers_though_nothing_else_is_to_be_said() {
+fn idle_end_answers_a_question() {
     let mut agents = Agents::connected();
     agents.ends[0].ask(PEER);
     agents.network.run();

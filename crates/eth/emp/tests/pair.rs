@@ -72,7 +72,7 @@ fn everything_comes_over_a_bad_network() {
 }
 
 #[test]
-fn a_full_array_is_told_and_empties_again() {
+fn full_array_refuses_posts_and_empties_again() {
     each_mode(|mode| {
         let (one, other) = pair(mode, |_| ());
         let word = Bytes::pattern(8);

@@ -39,8 +39,8 @@ fn frames_of_any_lengths_arrive_in_order_with_their_senders_address() {
 }
 
 #[test]
-fn ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody() {
-    with_veth("ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody", || {
+fn full_ring_counts_every_lost_frame_and_never_blocks() {
+    with_veth("full_ring_counts_every_lost_frame_and_never_blocks", || {
         let (mut one, mut other, to) = pair();
         let mut accepted = 0u32;
         for _ in 0..200 {
@@ -132,8 +132,8 @@ fn frame_longer_than_a_slot_is_counted_as_malformed() {
 }
 
 #[test]
-fn device_that_is_down_is_an_error_until_it_is_up_again() {
-    with_veth("device_that_is_down_is_an_error_until_it_is_up_again", || {
+fn device_that_is_down_is_an_error_until_up_again() {
+    with_veth("device_that_is_down_is_an_error_until_up_again", || {
         let (mut one, mut other, to) = pair();
         ip("link set one down");
         put(&mut one, b"kept", &to);

@@ -120,8 +120,8 @@ fn port_that_is_full_gives_no_slot_and_has_room_after_a_flush() {
 }
 
 #[test]
-fn ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody() {
-    let name = "ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody";
+fn full_ring_counts_every_lost_frame_and_never_blocks() {
+    let name = "full_ring_counts_every_lost_frame_and_never_blocks";
     in_each_mode(name, |_, mut one, mut other, to| {
         let mut accepted = 0u32;
         // Sends at most as many frames at a time as the device holds.
@@ -300,8 +300,8 @@ fn device_of_a_large_mtu_takes_frames_as_long_as_a_chunk() {
 }
 
 #[test]
-fn device_that_is_down_is_an_error_until_it_is_up_again() {
-    let name = "device_that_is_down_is_an_error_until_it_is_up_again";
+fn device_that_is_down_is_an_error_until_up_again() {
+    let name = "device_that_is_down_is_an_error_until_up_again";
     in_each_mode(name, |_, mut one, mut other, to| {
         ip("link set one down");
         put(&mut one, b"kept", &to);
@@ -389,8 +389,8 @@ fn program_ends_with_a_process_that_is_killed() {
 }
 
 #[test]
-fn every_receive_queue_of_a_device_is_heard() {
-    let name = "every_receive_queue_of_a_device_is_heard";
+fn frames_arrive_from_every_receive_queue() {
+    let name = "frames_arrive_from_every_receive_queue";
     for mode in MODES {
         with_queues(name, 4, || {
             // A packet socket sends through the queue of its thread's processor.

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn port_is_told_of_the_first_wait_and_of_the_last() {
+    fn port_is_notified_of_the_first_wait_and_of_the_last() {
         let mut listening = Listening::default();
         for begins in [true, true, false, true, false, false, false] {
             listening.count(b"a", begins);

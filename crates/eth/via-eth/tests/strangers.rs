@@ -70,7 +70,7 @@ fn legal(number: u32) -> Vec<u8> {
 
 /// Sends noise of any length, valid frames for unknown ends, and such frames with one corrupt byte.
 #[test]
-fn whatever_a_stranger_sends_a_conversation_goes_on_undisturbed() {
+fn noise_from_an_unknown_sender_does_not_disturb_a_conversation() {
     let nics = [nic(), nic()];
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     let places = [port_of(&nics[0]), port_of(&nics[1])];

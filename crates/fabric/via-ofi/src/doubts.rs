@@ -187,7 +187,7 @@ mod tests {
     use crate::nodes::Nodes;
 
     #[test]
-    fn threads_are_bounded_and_peers_come_before_strangers() {
+    fn threads_are_bounded_and_peers_come_before_unknown_nodes() {
         let mut nodes = Nodes::new(b"own!", true);
         let mut node = |n: u32| nodes.find(&n.to_le_bytes()).unwrap();
         let all: Vec<_> = (0..1000).map(&mut node).collect();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_asked_about_twice_has_failed_if_it_has_once() {
+    fn node_queried_twice_has_failed_if_either_query_reports_a_failure() {
         let mut nodes = Nodes::new(b"own!", true);
         let node = nodes.find(b"one!").unwrap();
         for (failed, found) in [(false, None), (true, Some(Found::There))] {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_message_has_less_than_64_bytes_around_it() {
+    fn short_message_has_less_than_64_bytes_of_header() {
         let mut room = [0; 200];
         for (immediate, len, expected) in [(None, 27, 64), (Some(5), 23, 64), (None, 0, 37)] {
             let bytes = &[8; 200][..len];
@@ -310,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_whole_message_that_is_read_is_written_as_it_came(
+        fn parsed_whole_message_is_emitted_unchanged(
             bytes in proptest::collection::vec(any::<u8>(), 0..120),
             kind in WHOLE..=WHOLE_WITH,
         ) {

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_told() {
+    fn invalid_place_is_an_error() {
         for text in ["", "@10.0.0.1", "tcp@", "tcp@0.0.0.0:1", "tcp@224.0.0.1", "a b", "shm@a/b"] {
             let error = text.parse::<Place>().unwrap_err();
             assert!(error.to_string().contains("not a place for libfabric"), "{error}");

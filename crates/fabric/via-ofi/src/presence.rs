@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_listens_is_told_the_end_of_the_question_as_an_error() {
+    fn listener_sees_the_end_of_the_query_as_a_reset() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place: Place = format!("tcp@{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_the_number_of_one_that_has_ended_is_not_taken_for_it() {
+    fn reused_process_id_is_not_taken_for_the_ended_process() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let own = format!("fi_shm://{}", std::process::id());
         let since = started(own.as_bytes());

@@ -195,8 +195,8 @@ fn without_the_library_opening_says_what_to_install() {
 }
 
 #[test]
-fn a_provider_or_an_address_that_is_not_there_is_told() {
-    const TEST: &str = "a_provider_or_an_address_that_is_not_there_is_told";
+fn missing_provider_or_address_is_named_in_the_error() {
+    const TEST: &str = "missing_provider_or_address_is_named_in_the_error";
     if nic(TEST, TCP).is_none() {
         return;
     }
@@ -396,8 +396,8 @@ fn a_process_may_end_while_nics_on_shared_memory_are_used() {
 
 /// An endpoint that is not a NIC sends messages to two NICs, which communicate at the same time.
 #[test]
-fn what_strangers_send_is_counted_and_does_nothing() {
-    const TEST: &str = "what_strangers_send_is_counted_and_does_nothing";
+fn messages_of_unknown_senders_are_counted_and_ignored() {
+    const TEST: &str = "messages_of_unknown_senders_are_counted_and_ignored";
     let (Some(one), Some(two)) = (nic(TEST, TCP), nic(TEST, TCP)) else { return };
     let hosts = [&one, &two].map(|nic| nic.address(b"").host);
     let opened = sovia_ofi::Endpoint::open("tcp;ofi_rxm", (Some("127.0.0.1"), None), 4096);

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_what_is_heard() {
+    fn messages_survive_encoding() {
         let hello = hello();
         assert!(hello.bytes().len() <= 56, "{}", hello.bytes().len());
         assert_eq!(Hello::parse(&hello.bytes()), Some(hello.clone()));

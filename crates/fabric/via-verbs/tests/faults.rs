@@ -124,8 +124,8 @@ fn without_a_library_opening_says_which() {
 }
 
 #[test]
-fn a_device_or_an_address_that_is_not_there_is_told() {
-    let Some(_one) = in_the_lab("a_device_or_an_address_that_is_not_there_is_told") else { return };
+fn missing_device_or_address_is_named_in_the_error() {
+    let Some(_one) = in_the_lab("missing_device_or_address_is_named_in_the_error") else { return };
     let why = open("nonesuch0").map(drop).expect_err("no such device");
     assert!(why.contains("nonesuch0") && why.contains("ibv_devices"), "{why}");
     // An address of an interface without RDMA, and an address of no interface.
@@ -137,8 +137,8 @@ fn a_device_or_an_address_that_is_not_there_is_told() {
 }
 
 #[test]
-fn without_permission_opening_says_what_it_may_not() {
-    let Some(_one) = in_the_lab("without_permission_opening_says_what_it_may_not") else { return };
+fn open_without_permission_fails_with_the_reason() {
+    let Some(_one) = in_the_lab("open_without_permission_fails_with_the_reason") else { return };
     let chmod = |mode: &str| {
         let changed = Command::new("chmod").args(["-R", mode, "/dev/infiniband"]).status();
         assert!(changed.expect("chmod runs").success());
@@ -155,8 +155,8 @@ fn without_permission_opening_says_what_it_may_not() {
 }
 
 #[test]
-fn the_limit_of_locked_memory_is_told_and_leaves_nothing() {
-    let test = "the_limit_of_locked_memory_is_told_and_leaves_nothing";
+fn registration_beyond_the_locked_memory_limit_fails_and_leaves_nothing() {
+    let test = "registration_beyond_the_locked_memory_limit_fails_and_leaves_nothing";
     let Some(_one) = in_the_lab(test) else { return };
     let mut child = Command::new("bash");
     child.args(["-c", r#"ulimit -l 64; exec "$0" faults::another_process --exact --nocapture"#]);
@@ -251,8 +251,8 @@ fn a_peer_that_is_killed_is_found_out() {
 
 /// A program without VIs requests a connection. The NIC refuses, and a VI can connect afterwards.
 #[test]
-fn a_strangers_request_is_refused() {
-    let Some(_one) = in_the_lab("a_strangers_request_is_refused") else { return };
+fn request_of_a_program_without_vis_is_refused() {
+    let Some(_one) = in_the_lab("request_of_a_program_without_vis_is_refused") else { return };
     let server = nic();
     let host = server.address(b"").host;
     let port = u16::from_be_bytes([host[4], host[5]]).to_string();

@@ -42,7 +42,7 @@ fn places_in_the_pool_are_one_piece_each() {
 }
 
 #[test]
-fn a_full_ring_takes_no_more_until_it_is_read() {
+fn full_ring_refuses_messages_until_read() {
     let (mut writer, mut reader, _) = ends();
     for i in 0..SLOTS {
         assert!(send(&mut writer, 1, &[u64::from(i)], &[]));

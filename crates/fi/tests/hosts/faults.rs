@@ -150,7 +150,7 @@ fn a_process_that_is_killed_in_a_long_message_is_an_error() {
 }
 
 #[test]
-fn a_process_that_was_given_up_while_it_stood_still_is_told() {
+fn process_given_up_while_stopped_gets_an_error() {
     let mut node = Node::new(HASTY);
     let mut other = Other::new("greets", &node.address());
     node.knows(other.address);
@@ -186,7 +186,7 @@ fn an_endpoint_that_is_closed_in_a_long_message_is_an_error_at_once() {
 
 /// The peer makes no progress while one endpoint closes and the next one begins and sends.
 #[test]
-fn an_endpoint_in_the_place_of_another_is_heard() {
+fn new_endpoint_at_a_known_address_is_accepted() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place = format!("udp:{free}");
     let mut one = Node::new(&[]);
@@ -213,7 +213,7 @@ fn an_endpoint_in_the_place_of_another_is_heard() {
 }
 
 #[test]
-fn frames_that_nobody_sent_change_nothing() {
+fn forged_frames_change_nothing() {
     let (mut one, mut other) = two(&[]);
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = other.address();

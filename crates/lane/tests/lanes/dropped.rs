@@ -34,7 +34,7 @@ fn what_is_no_packet_or_too_long_is_dropped() {
 
 /// A peer without a lane is reported once, although each packet requests a connection.
 #[test]
-fn absent_peer_is_told_once() {
+fn absent_peer_is_reported_once() {
     over_each(|[own, peer]| {
         let host = Host::start(own, peer, &["10.0.0.2/32"], 1500);
         // Open the peer's NIC without a lane, so that the NIC answers the requests.

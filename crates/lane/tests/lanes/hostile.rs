@@ -33,7 +33,7 @@ fn only_packets_from_the_peers_addresses_are_taken() {
 
 /// The station uses up the lane's receives. Its VI breaks, and the lane serves the station's next VI.
 #[test]
-fn peer_that_sends_more_than_it_may_breaks_its_connection_alone() {
+fn peer_that_exceeds_its_credits_breaks_only_its_connection() {
     over_each(|[own, peer]| {
         let host = Host::start(own, peer, &["10.0.0.2/32"], 1500);
         let station = Station::at(peer);

@@ -311,7 +311,7 @@ fn a_return_is_accepted_with_what_is_left_unless_the_sender_has_refused() {
 }
 
 #[test]
-fn the_end_is_told_behind_everything_and_nothing_after_it() {
+fn end_is_reported_after_all_messages_and_nothing_follows() {
     let (mut a, mut b) = (Host::new(), Host::new());
     for _ in 0..10 {
         assert!(a.send(Kind::Data, b"last words"));

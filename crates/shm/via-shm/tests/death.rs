@@ -158,7 +158,7 @@ fn a_sleeping_receiver_is_woken() {
 }
 
 #[test]
-fn a_poller_is_told() {
+fn poller_gets_an_error_when_the_peer_dies() {
     let nic = ShmNic::open(&name_of("poller")).unwrap();
     let (mut child, end) = peer(&nic, IDLE);
     let killed = kill(&mut child);

@@ -115,12 +115,12 @@ fn rounds(count: u64) {
 }
 
 #[test]
-fn peer_killed_while_it_connects() {
+fn peer_killed_during_a_connect() {
     rounds(5);
 }
 
 #[test]
 #[ignore = "soak: many connections that do not come about"]
-fn peer_killed_while_it_connects_soak() {
+fn peer_killed_during_a_connect_soak() {
     rounds(200);
 }

@@ -279,7 +279,7 @@ fn receiver_sees_that_its_credit_is_overwritten() {
 }
 
 #[test]
-fn an_announced_sleep_counts_until_it_has_been_rung_for() {
+fn announced_sleep_counts_until_the_next_wake_up() {
     let (segment, _a, _b) = endpoints();
     let bell = &segment.direction(0, 0).bell;
     let sleepers = || bell.look().is_some_and(|listeners| listeners.sleepers);

@@ -32,7 +32,7 @@ fn where_no_node_dies_all_arrives_and_no_peer_is_given_up() {
 
 #[test]
 #[ignore = "takes some minutes"]
-fn so_it_is_for_many_seeds() {
+fn rules_hold_for_many_seeds() {
     for seed in 2..60 {
         healthy().for_each(|scenario| check(&Scenario { seed, ..scenario }));
     }

@@ -58,7 +58,7 @@ fn entries_come_in_order_and_name_their_queue() {
 }
 
 #[test]
-fn an_overflow_is_told_and_breaks() {
+fn overflow_is_an_error_and_breaks_the_vi() {
     let network = Network::new(1, Config::default());
     let (_a_nic, a, b_nic, b, cq) = attached(&network, 2);
     let told = Errors::of(&b_nic);
@@ -149,7 +149,7 @@ fn callbacks_come_in_order_one_for_each() {
 }
 
 #[test]
-fn a_completion_queue_calls_back_until_it_is_destroyed() {
+fn completion_queue_calls_back_until_destroyed() {
     let network = Network::new(1, Config::default());
     let (_a_nic, a, _b_nic, b, cq) = attached(&network, 8);
     let heard = Arc::new(Mutex::new(Vec::new()));

@@ -53,12 +53,12 @@ fn tries(deed: Deed) {
 }
 
 #[test]
-fn message_from_memory_that_is_deregistered_arrives_as_it_was_posted() {
+fn message_from_deregistered_memory_arrives_as_posted() {
     tries(|nic, _, handle| nic.deregister_mem(handle).unwrap());
 }
 
 #[test]
-fn message_from_memory_that_the_vi_may_use_no_more_arrives_as_it_was_posted() {
+fn message_from_memory_forbidden_afterwards_arrives_as_posted() {
     tries(|nic, _, handle| {
         let ptag = Some(nic.create_ptag().unwrap());
         nic.set_mem_attributes(handle, MemAttributes { ptag, ..open_memory() }).unwrap();
@@ -66,6 +66,6 @@ fn message_from_memory_that_the_vi_may_use_no_more_arrives_as_it_was_posted() {
 }
 
 #[test]
-fn message_of_a_connection_that_is_over_arrives_as_it_was_posted_or_not_at_all() {
+fn message_of_an_ended_connection_arrives_as_posted_or_not_at_all() {
     tries(|_, a, _| a.vi.disconnect());
 }

@@ -20,7 +20,7 @@ fn used(place: usize) -> bool {
 }
 
 #[test]
-fn what_another_thread_uses_is_used_until_it_drops_it() {
+fn address_counts_as_used_until_the_other_thread_drops_its_hazard() {
     let (used_by, hazard_is_dropped) = (64, mpsc::channel());
     let (drop_it, may_drop) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
@@ -61,7 +61,7 @@ fn the_threads_that_use_something_are_known() {
 }
 
 #[test]
-fn a_thread_may_use_more_than_it_has_words() {
+fn thread_may_use_more_addresses_than_its_record_has_words() {
     let all: Vec<_> = (1..40).map(|i| publish(i << 20)).collect();
     assert!((1..40).all(|i| used(i << 20)));
     drop(all);

@@ -188,7 +188,7 @@ fn a_station_with_another_key_is_not_answered() {
 }
 
 #[test]
-fn a_station_that_knows_the_key_becomes_a_peer_where_strangers_may() {
+fn unknown_station_with_the_key_becomes_a_peer_if_allowed() {
     let link = Link::perfect();
     let mut world = World::with(Net::new(3, link), 3, |config| config.takes_strangers = true);
     let name = EndId(0x5555);
@@ -219,7 +219,7 @@ fn a_station_that_knows_the_key_becomes_a_peer_where_strangers_may() {
 /// Simulates an endpoint that is closed, and a new endpoint at its address. The new endpoint has its own key, and
 /// nothing was ever sent to it.
 #[test]
-fn a_process_in_the_place_of_another_is_heard_though_its_key_is_new() {
+fn new_process_at_a_known_address_is_accepted_with_its_new_key() {
     let link = Link::perfect();
     let mut world = World::with(Net::new(5, link), 2, |config| config.takes_strangers = true);
     for (key, text) in [(KEY, b"one"), (77, b"two"), (78, b"ten")] {

@@ -191,7 +191,7 @@ fn a_message_with_another_tag_may_overtake() {
 }
 
 #[test]
-fn more_messages_than_the_array_has_room_for_are_told_so() {
+fn post_without_a_free_descriptor_fails() {
     let (mut host, array) = (Host::new(), Array::new());
     array.set_nodes(2);
     let piece = Piece { address: 4096, length: 10 };
@@ -279,7 +279,7 @@ fn posts_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_handle_is_told_once() {
+fn handle_reports_its_result_once() {
     let mut world = two();
     let (receive, _) = world.receive(1, None, None, 4);
     world.send(0, 1, 0, b"word");
@@ -295,7 +295,7 @@ fn a_handle_is_told_once() {
 }
 
 #[test]
-fn a_receive_is_cancelled_unless_it_has_met_a_message() {
+fn receive_is_cancelled_unless_a_message_has_matched() {
     let mut world = two();
     let (first, _) = world.receive(1, None, Some(1), 4);
     let (second, _) = world.receive(1, None, Some(2), 20 * SIZE);
@@ -357,7 +357,7 @@ fn a_long_message_fills_the_link() {
 
 /// A receiver distinguishes messages up to 1,024 after the first missing one.
 #[test]
-fn messages_far_behind_one_that_waits_for_its_receive_wait_for_it() {
+fn messages_far_behind_an_unmatched_message_wait() {
     const LATER: usize = 1100;
     let mut world = World::new(1, Link::perfect(), 2);
     let first = world.send(0, 1, 1, b"first");

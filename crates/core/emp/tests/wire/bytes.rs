@@ -8,7 +8,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_parses_is_emitted_as_it_was(
+    fn parsed_frame_is_emitted_unchanged(
         kind in 47u8..59,
         to in 0u64..2,
         from in 0u64..2,

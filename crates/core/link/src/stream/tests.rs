@@ -230,7 +230,7 @@ fn waits_never_end_without_a_limit_of_tries() {
 }
 
 #[test]
-fn lost_item_is_sent_again_when_three_behind_it_have_come() {
+fn lost_item_is_sent_again_after_three_later_ones_arrive() {
     let mut tx = sender(8, 5);
     assert_eq!(out(&mut tx, 0).len(), 5);
     hear(&mut tx, &report(0, &[1..3], Some((2, 2))), 400);
@@ -267,7 +267,7 @@ fn only_what_is_lost_is_sent_again() {
 }
 
 #[test]
-fn lost_retransmission_is_found_by_what_was_sent_behind_it() {
+fn lost_retransmission_is_detected_by_later_items() {
     let mut tx = sender(16, 12);
     (0..4).for_each(|_| assert!(tx.next_out(Time::ZERO).is_some()));
     hear(&mut tx, &report(0, &[1..4], Some((3, 3))), 1000);
@@ -464,7 +464,7 @@ fn receiver_with_more_ranges_than_fit_reports_the_newest() {
 }
 
 #[test]
-fn refused_item_is_not_acknowledged_nor_any_after_it() {
+fn refused_and_later_items_are_not_acknowledged() {
     let mut rx = Ends::new(TIMING, 4, (0, 0));
     assert_eq!([0, 1, 2].map(|n| came(&mut rx, n)), [Place::Next, Place::Early, Place::Early]);
     rx.take();
@@ -477,7 +477,7 @@ fn refused_item_is_not_acknowledged_nor_any_after_it() {
 }
 
 #[test]
-fn discarded_item_is_taken_when_it_comes_again() {
+fn discarded_item_is_taken_on_its_next_arrival() {
     let mut rx = Ends::new(TIMING, 4, (0, 0));
     rx.came(Sending { number: 0, transmission: 0 }, 77, Time::ZERO);
     assert_eq!(rx.peek(), Some(&77));

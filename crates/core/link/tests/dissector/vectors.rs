@@ -68,8 +68,8 @@ fn padding_of_ethernet_is_told_from_the_frame() {
 }
 
 #[test]
-fn every_vector_is_explained_in_datagrams_for_a_port_that_is_told() {
-    if !is_there("every_vector_is_explained_in_datagrams_for_a_port_that_is_told") {
+fn every_vector_is_dissected_in_datagrams_for_a_given_port() {
+    if !is_there("every_vector_is_dissected_in_datagrams_for_a_given_port") {
         return;
     }
     let file = in_medium(Medium::Udp { from: 40000, to: PORT });

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_changes_to_it() {
+    fn preset_name_followed_by_changes_parses() {
         let c = parse("SOVIA_COMB").unwrap();
         assert_eq!((c.to_string().as_str(), c.combine), ("SOVIA_COMBINE", Some(Combine::PAPERS)));
         let c = parse("w=8, t=4, copy, handler").unwrap();

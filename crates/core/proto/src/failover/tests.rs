@@ -323,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_from_a_nic_is_refused_or_stays_within_what_there_is(
+    fn invalid_report_from_a_nic_is_refused_or_bounded(
         heard_bytes: u32, head: u64, lens in proptest::collection::vec(0u32..100, 0..20)
     ) {
         let sent = Sent {
@@ -345,7 +345,7 @@ proptest! {
 
 /// Checks the action of a sender for each of its states, and the action of a receiver for each of its states.
 #[test]
-fn each_end_does_what_fits_what_it_knows_of_the_switch() {
+fn each_end_acts_on_its_knowledge_of_the_switch() {
     let at = switch_word(7);
     let entered = at | ENTERED;
     for (tx, switch, fin_sent, owes, expected) in [

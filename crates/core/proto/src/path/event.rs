@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_comes_out_of_a_message_as_it_went_in_and_nonsense_does_not() {
+    fn event_survives_encoding_and_nonsense_is_refused() {
         let mut said = 0;
         for number in 0..=u8::MAX {
             for value in [0, 7, LIMIT - 1, LIMIT, u64::MAX] {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_carried_as_it_stands() {
+    fn switch_words_are_carried_unchanged() {
         for word in [switch_word(0), switch_word(9), switch_word(9) | ENTERED, CANCELLED] {
             let from = if word == switch_word(0) { 0 } else { 9 };
             let event = FromSender::of_switch(word, from).unwrap();

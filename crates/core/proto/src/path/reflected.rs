@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_tcp_is_believed_when_the_words_before_it_are_here() {
+    fn end_of_tcp_is_believed_after_all_earlier_words_arrived() {
         let known = |switch, gone| Words {
             switch,
             from: 4,

@@ -86,7 +86,7 @@ fn a_vi_may_be_granted_with_the_request() {
 }
 
 #[test]
-fn strangers_who_bind_names_and_lie_get_nothing_and_spoil_nothing() {
+fn other_processes_that_bind_names_and_forge_messages_change_nothing() {
     for scene in [Scene::Same, Scene::Crossed] {
         holds(scene, Limits::ATTACKED);
     }

@@ -178,7 +178,7 @@ fn woken(configuration: &str) -> [End; 2] {
 }
 
 #[test]
-fn leave_says_whether_the_call_that_asked_for_it_stays() {
+fn leave_reports_whether_its_caller_stays() {
     for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut ends = woken("SOVIA_RDMA");
         ends[0].stays = first;

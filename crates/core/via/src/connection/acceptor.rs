@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_requester_is_told_why_it_is_refused() {
+    fn refused_requester_gets_the_reason() {
         assert_eq!(held().refuse(), Some(ConnectError::Rejected));
         let mut request = held();
         let _ = request.compare(&of_size(1), &of_size(2));

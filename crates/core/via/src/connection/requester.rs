@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_follow_what_was_heard_before() {
+    fn outcome_may_follow_a_taken_request() {
         for (error, phase) in errors() {
             let mut request = Requester::new(Model::ClientServer);
             request.taken().unwrap();

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nics_thread_is_told_when_one_that_has_slept_for_long_wakes() {
+    fn nic_thread_is_notified_when_a_long_sleeper_wakes() {
         let mut watching = Watching::new();
         watching.begin(1);
         watching.own(true);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nics_thread_has_the_channel_while_a_thread_sleeps_that_only_it_wakes() {
+    fn nic_thread_keeps_the_channel_while_a_thread_depends_on_its_wake_up() {
         let mut watching = Watching::new();
         watching.begin(1);
         watching.own(false);

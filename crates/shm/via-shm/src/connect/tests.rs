@@ -165,7 +165,7 @@ fn a_requester_may_state_its_request_after_others_have_been_served() {
 }
 
 #[test]
-fn requester_slower_than_the_wait_is_answered_nobody_waits() {
+fn requester_slower_than_the_wait_is_refused() {
     let mut slow = None;
     served_in_spite_of("slower", |name| {
         let socket = Packets::connect(name).unwrap();

@@ -52,7 +52,7 @@ fn two_sleepers_are_woken() {
 
 /// A notifier that has counted the sleepers, but not yet woken them, must not hide a sleeper from another notifier.
 #[test]
-fn a_sleeper_is_woken_by_the_second_news_while_the_first_ringer_stands_still() {
+fn sleeper_is_woken_by_the_second_event_while_the_first_notifier_is_stopped() {
     check(|| {
         let shared =
             Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });

@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn end_whose_peer_was_made_again_is_broken_when_it_sends() {
+fn send_to_a_restarted_peer_breaks_the_end() {
     let (mut a, mut b) = (end(1), end(2));
     a.send(b"to the first").unwrap();
     converse(&mut a, &mut b, 0);

@@ -74,7 +74,7 @@ fn silent_end_sends_nothing_and_waits_for_nothing() {
 }
 
 #[test]
-fn end_says_hello_again_until_it_is_answered() {
+fn hello_is_repeated_until_answered() {
     let mut a = Channel::new(CONFIG, 5, 1);
     a.send(b"x").unwrap();
     let mut waits = Vec::new();
@@ -159,7 +159,7 @@ fn messages_that_are_not_taken_hold_the_sender_back() {
 }
 
 #[test]
-fn close_is_told_behind_the_last_message() {
+fn close_is_reported_after_the_last_message() {
     let (mut a, mut b) = open();
     a.send(b"last").unwrap();
     a.close();
@@ -300,7 +300,7 @@ fn frames_for_others_are_not_taken() {
 }
 
 #[test]
-fn probe_is_answered_if_it_comes_whole_and_once() {
+fn whole_probe_is_answered_once() {
     let (mut a, mut b) = open();
     let mut probe = vec![0xFF; 300];
     assert!(a.probe_into(77, &mut probe));

@@ -90,7 +90,7 @@ mod tests {
         }
 
         #[test]
-        fn curve_is_at_the_last_congestion_when_it_is_flat(most in 10 * FRAME..1 << 40) {
+        fn flat_point_of_the_curve_is_the_last_congestion(most in 10 * FRAME..1 << 40) {
             let curve = Curve::new(FRAME, reduced(most), most);
             prop_assert_eq!(curve.at(curve.flat_at), most);
             let begin = curve.at(0);
@@ -100,7 +100,7 @@ mod tests {
         }
 
         #[test]
-        fn window_never_shrinks_as_it_grows(
+        fn growing_window_never_shrinks(
             window in FRAME..1 << 40, most in FRAME..1 << 40, steps in proptest::collection::vec((0u64..1 << 40, 0u64..10_000), 1..40),
         ) {
             let mut curve = Curve::new(FRAME, window, most);

@@ -36,7 +36,7 @@ proptest! {
     /// After any arrival, a frame waits at most for the quantum before it at the current pace, and not at an earlier
     /// pace.
     #[test]
-    fn next_frame_never_waits_longer_than_the_pace_has_it(steps in steps()) {
+    fn next_frame_never_waits_longer_than_the_pace_requires(steps in steps()) {
         let mut bbr = Bbr::new(FRAME);
         let (mut now, mut in_flight, mut transmission) = (Time::ZERO, 0u64, 0);
         let mut flying = VecDeque::new();
