@@ -845,8 +845,9 @@ function sovia.dissector(tvb, pinfo, root)
     return tvb:captured_len()
 end
 
--- UDP datagrams on any port: a whole frame with a right checksum, or without one and with a field of zeros in its place.
--- The conversation's other datagrams are taken for frames from then on, so that damaged ones are seen.
+-- Finds frames in UDP datagrams on any port. The first one must be a whole frame with a correct checksum, or without
+-- one and with zeros in the checksum's field. Then all other datagrams of the conversation count as frames, so that
+-- corrupt ones are shown.
 local function heuristic(tvb, pinfo, root)
     if not looks_like_frame(tvb) then
         return false
