@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 struct client {
-    /* One call at a time. Recursive, for authentication that calls on its own while a call waits for it. */
+    /* Serializes calls. Recursive, because authentication may make a call of its own while a call waits for
+     * it. */
     pthread_mutex_t turn;
     struct record_in in;
     struct record_out out;
@@ -20,9 +21,9 @@ struct client {
     struct sockaddr_storage storage;
     struct netbuf address;
     bool owned;            /* the socket is closed with the client */
-    bool told;             /* `timeout` was set, and those of calls do not count */
+    bool told;             /* set once CLSET_TIMEOUT sets `timeout`; then the timeouts of calls do not count */
     struct timeval timeout;
-    uint32_t xid;          /* of the last call */
+    uint32_t xid;          /* xid of the last call */
     rpcprog_t program;
     rpcvers_t version;
 };
@@ -43,7 +44,7 @@ static enum clnt_stat failed(struct client *client, enum clnt_stat status, int e
     return status;
 }
 
-/* Why no record came. */
+/* Sets the client's error for `got`, and returns its status. */
 static enum clnt_stat not_received(struct client *client, enum got got) {
     switch (got) {
     case GOT_LATE:
@@ -67,7 +68,7 @@ static bool put_header(struct client *client, rpcproc_t procedure) {
     return true;
 }
 
-/* Sends a call, or leaves it to be sent with the next. */
+/* Sends a call; unless `now`, leaves it to be sent with the next one. */
 static enum clnt_stat ask(CLIENT *handle, rpcproc_t procedure, xdrproc_t encode, void *arguments, bool now) {
     struct client *client = handle->cl_private;
     client->xid--;
@@ -89,7 +90,7 @@ static void free_verifier(struct rpc_msg *reply) {
         xdr_free((xdrproc_t)xdr_opaque_auth, &reply->acpted_rply.ar_verf);
 }
 
-/* Waits for the answer to the last call, past those to earlier ones that were given up. */
+/* Waits for the reply to the last call. Skips replies to earlier calls that timed out. */
 static enum clnt_stat find_reply(struct client *client, struct rpc_msg *reply) {
     for (;;) {
         enum got got = record_in_await(&client->in, client->in.patience);
@@ -129,9 +130,9 @@ static enum clnt_stat call_in_turn(CLIENT *handle, rpcproc_t procedure, xdrproc_
     if (!client->told && is_time(timeout))
         client->timeout = timeout;
     int patience = milliseconds(client->timeout);
-    /* Twice: what refreshing asks for may itself be out of date. */
+    /* Refresh twice, because the first refreshed credentials may be out of date too. */
     for (int refreshes = 2;; refreshes--) {
-        /* Refreshing may make calls of its own. */
+        /* Set again, because a refresh may make calls that change it. */
         client->in.patience = patience;
         bool batched = no_wait && !decode;
         enum clnt_stat status = ask(handle, procedure, encode, arguments, !batched);
@@ -168,7 +169,7 @@ static enum clnt_stat call(CLIENT *handle, rpcproc_t procedure, xdrproc_t encode
     return status;
 }
 
-/* Nothing is under way between calls. */
+/* Does nothing, because no work is under way between calls. */
 static void abort_call(CLIENT *handle) { (void)handle; }
 
 static void get_error(CLIENT *handle, struct rpc_err *error) {
@@ -184,7 +185,7 @@ static bool_t free_results(CLIENT *handle, xdrproc_t decode, void *results) {
 
 static void destroy(CLIENT *handle) {
     struct client *client = handle->cl_private;
-    /* After the call that another thread is in. */
+    /* Wait for the call of another thread. */
     pthread_mutex_lock(&client->turn);
     pthread_mutex_unlock(&client->turn);
     pthread_mutex_destroy(&client->turn);
@@ -234,7 +235,7 @@ static bool_t control_in_turn(struct client *client, u_int request, void *value)
         *(uint32_t *)value = client->xid;
         return TRUE;
     case CLSET_XID:
-        /* Each call counts down before it is made. */
+        /* Each call decrements the xid before it is sent. */
         client->xid = *(uint32_t *)value + 1;
         return TRUE;
     case CLGET_VERS:
@@ -262,7 +263,8 @@ static bool_t control(CLIENT *handle, u_int request, void *value) {
     return done;
 }
 
-/* Different from what an earlier connection of the process began with, and from other processes'. */
+/* Returns an xid that differs from those of the process's earlier connections, and of other
+ * processes. */
 static uint32_t first_xid(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

@@ -8,13 +8,13 @@
 /* The transport's name. */
 #define VIA "via"
 
-/* Whether a program asks for this transport. */
+/* Returns true if `nettype` selects this transport. */
 bool is_via(const char *nettype);
 
-/* Notes why a client cannot be made; NULL, for its return value. */
+/* Sets rpc_createerr, and returns NULL for the caller to return. */
 CLIENT *cannot_create(enum clnt_stat status, int error);
 
-/* A client on a connected socket of libsovia's, which it closes if `owned`. */
+/* Makes a client on a connected socket of libsovia, which the client closes if `owned`. */
 CLIENT *client_on(int fd, bool owned, const struct netbuf *address, rpcprog_t program, rpcvers_t version,
                   u_int send_size, u_int receive_size);
 

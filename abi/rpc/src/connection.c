@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A client that lets its server wait for longer, in the middle of a long record or of an answer, is taken for gone. The
- * server does nothing else meanwhile. */
+/* Milliseconds that a server waits for a client in the middle of a long record or of a reply. It then closes the
+ * connection. The server serves no other client meanwhile. */
 enum { PATIENCE = 35000 };
 
 struct connection {
@@ -37,7 +37,7 @@ static enum xprt_stat state(SVCXPRT *xprt) {
     struct connection *connection = connection_of(xprt);
     if (connection->dead)
         return XPRT_DIED;
-    /* Nothing else tells of what has been received already. */
+    /* No event reports bytes that have been received already. */
     return record_in_is_there(&connection->in) ? XPRT_MOREREQS : XPRT_IDLE;
 }
 
@@ -54,7 +54,7 @@ static bool_t free_arguments(SVCXPRT *xprt, xdrproc_t decode, void *arguments) {
     return TRUE;
 }
 
-/* Results are encoded through the caller's authentication, not with the message around them. */
+/* Encodes results by the caller's authentication, outside of the message. */
 static bool encode(SVCXPRT *xprt, struct rpc_msg *message) {
     XDR *xdrs = &connection_of(xprt)->encode;
     if (message->rm_reply.rp_stat != MSG_ACCEPTED || message->acpted_rply.ar_stat != SUCCESS)

@@ -1,4 +1,4 @@
-/* Makes clients: clnt_create and what else takes a transport's name. */
+/* Makes clients: clnt_create and the other functions that take a transport's name. */
 #include "client.h"
 #include "pass_on.h"
 #include "record.h"
@@ -22,7 +22,7 @@ CLIENT *cannot_create(enum clnt_stat status, int error) {
     return NULL;
 }
 
-/* Connects, within so many milliseconds (negative: as long as the kernel tries). */
+/* Connects within `patience` milliseconds (negative: as long as the kernel tries). */
 static bool connect_to(int fd, const struct netbuf *address, int patience) {
     int flags = patience < 0 ? 0 : sov_fcntl(fd, F_GETFL), error = 0;
     socklen_t length = sizeof error;
@@ -58,14 +58,14 @@ static CLIENT *create(int fd, const struct netbuf *address, rpcprog_t program, r
     if (!address || !address->buf || address->len < sizeof(struct sockaddr_in))
         return cannot_create(RPC_UNKNOWNADDR, EINVAL);
     if (made) {
-        /* Not for programs that this one becomes: they would hold the kernel's end of a stream that is elsewhere. */
+        /* Close on exec: a new program would inherit only the kernel's socket, without the bytes on the VI. */
         fd = sov_socket(((struct sockaddr *)address->buf)->sa_family, SOCK_VIA | SOCK_CLOEXEC, 0);
         if (fd < 0)
             return cannot_create(RPC_SYSTEMERROR, errno);
         /* libtirpc binds such a port too: services may require a port that only root can have. */
         bindresvport(fd, NULL);
     }
-    /* Calls and answers are single packets that should not be held back. */
+    /* Send calls at once: they are single packets. */
     int on = 1;
     sov_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     CLIENT *client = NULL;
@@ -83,7 +83,8 @@ CLIENT *clnt_via_create(int fd, const struct netbuf *address, rpcprog_t program,
     return create(fd, address, program, version, send_size, receive_size, -1);
 }
 
-/* A client of the service that the host's rpcbind knows under that transport of TCP's. */
+/* Makes a client of the service that the host's rpcbind has registered under the TCP transport
+ * `netid`. */
 static CLIENT *create_by(const char *netid, const char *host, rpcprog_t program, rpcvers_t version, int patience) {
     struct sockaddr_storage storage;
     struct netbuf address = {sizeof storage, 0, &storage};
@@ -91,7 +92,7 @@ static CLIENT *create_by(const char *netid, const char *host, rpcprog_t program,
     if (!transport)
         return cannot_create(RPC_UNKNOWNPROTO, 0);
     CLIENT *client = NULL;
-    /* If not, it says why. */
+    /* On failure, rpcb_getaddr sets rpc_createerr. */
     if (rpcb_getaddr(program, version, transport, &address, host))
         client = create(RPC_ANYFD, &address, program, version, 0, 0, patience);
     freenetconfigent(transport);
@@ -122,7 +123,7 @@ CLIENT *clnt_create(const char *host, const rpcprog_t program, const rpcvers_t v
     return clnt_create_timed(host, program, version, nettype, NULL);
 }
 
-/* The highest version that the server has, of those that suit: found by calls that do nothing. */
+/* Finds the highest version that the server supports in the range, by calls of NULLPROC. */
 CLIENT *clnt_create_vers_timed(const char *host, const rpcprog_t program, rpcvers_t *found, const rpcvers_t low,
                                const rpcvers_t high, const char *nettype, const struct timeval *timeout) {
     if (!is_via(nettype))
@@ -163,7 +164,7 @@ CLIENT *clnt_create_vers(const char *host, const rpcprog_t program, rpcvers_t *f
     return clnt_create_vers_timed(host, program, found, low, high, nettype, NULL);
 }
 
-/* One call by a client of its own. */
+/* Makes one call with a client of its own. */
 enum clnt_stat rpc_call(const char *host, const rpcprog_t program, const rpcvers_t version, const rpcproc_t procedure,
                         const xdrproc_t encode, const char *arguments, const xdrproc_t decode, char *results,
                         const char *nettype) {

@@ -17,11 +17,12 @@ struct listener {
     uint64_t most;
 };
 
-/* Takes one connection at a time, as libtirpc does: there is no request yet. */
+/* Accepts one connection at a time, as libtirpc does. Returns FALSE, because there is no request
+ * yet. */
 static bool_t receive(SVCXPRT *xprt, struct rpc_msg *message) {
     struct listener *listener = xprt->xp_p1;
     (void)message;
-    /* Not for programs that this one becomes: they would hold the kernel's end of a stream that is elsewhere. */
+    /* Close on exec: a new program would inherit only the kernel's socket, without the bytes on the VI. */
     int fd = sov_accept4(xprt->xp_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return FALSE;
@@ -36,7 +37,7 @@ static enum xprt_stat state(SVCXPRT *xprt) {
     return XPRT_IDLE;
 }
 
-/* A listener has neither arguments nor answers. */
+/* Fails: a listener has neither arguments nor replies. */
 static bool_t no_value(SVCXPRT *xprt, xdrproc_t procedure, void *value) {
     (void)xprt, (void)procedure, (void)value;
     return FALSE;
@@ -107,13 +108,14 @@ SVCXPRT *svc_via_create(int fd, u_int send_size, u_int receive_size) {
     }
     SVCXPRT *xprt = &listener->handle.xprt;
     xprt->xp_p1 = listener;
-    /* The place of a port is the same in both families' addresses. */
+    /* Both address families have the port at the same offset. */
     xprt->xp_port = ntohs(((struct sockaddr_in *)&listener->handle.here)->sin_port);
     listener->send_size = send_size;
     listener->receive_size = receive_size;
     if (rpc_control(RPC_SVC_CONNMAXREC_GET, &most) && most > 0)
         listener->most = (uint64_t)most;
-    /* A client that has gone again before it is accepted keeps no other from being served. */
+    /* Non-blocking: a client may close its connection before accept, which must not block other
+     * clients. */
     sov_fcntl(fd, F_SETFL, sov_fcntl(fd, F_GETFL) | O_NONBLOCK);
     if (!handle_register(&listener->handle)) {
         destroy(xprt);

@@ -13,7 +13,7 @@
 
 /* Outcome of a request for bytes. */
 enum got {
-GOT_ALL,    /* all bytes */
+    GOT_ALL,    /* all bytes */
     GOT_PART,   /* fewer: no more have arrived yet */
     GOT_LATE,   /* fewer: nothing arrived in time */
     GOT_END,    /* the peer has ended the stream */

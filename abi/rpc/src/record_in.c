@@ -9,11 +9,12 @@
 enum {
     MARK = 4,
     USUAL = 8 << 10,
-    /* So much of a record is waited for before it is read, and no more than that is kept for a peer. */
+    /* Largest part of a record that is collected before decoding begins, and most memory for a peer's
+     * record. */
     MOST = 1 << 20,
-    /* A buffer that has grown beyond this is given back when nothing is in it. */
+    /* Largest size of a buffer that is kept when it is empty. */
     KEPT = 64 << 10,
-    /* Bytes of an argument that are received right where they belong. */
+    /* Least size of an argument that is received directly into the program's memory. */
     DIRECT = 16 << 10
 };
 
@@ -100,7 +101,7 @@ static enum got fill(struct record_in *in, size_t *count) {
     return got;
 }
 
-/* Passes over what has been left unread of a record. */
+/* Skips the unread rest of a record. */
 static enum got skip(struct record_in *in) {
     for (;;) {
         size_t there = in->end - in->at;
@@ -124,7 +125,7 @@ static enum got skip(struct record_in *in) {
     return GOT_ALL;
 }
 
-/* Looks how far the next record has come. */
+/* Returns GOT_ALL if the next record can be decoded. */
 static enum got look(struct record_in *in) {
     enum got got = in->inside ? skip(in) : GOT_ALL;
     tidy(in);
@@ -155,7 +156,7 @@ enum got record_in_next(struct record_in *in) {
             return GOT_ALL;
         }
         size_t count = 0;
-        /* Others have their turn before a peer that sends without an end. */
+        /* Let other clients have their turn before a peer that sends without end. */
         if (got == GOT_PART && taken < MOST)
             got = fill(in, &count);
         else if (got == GOT_PART)
@@ -164,14 +165,14 @@ enum got record_in_next(struct record_in *in) {
         if (got == GOT_PART)
             return GOT_PART;
         if (got != GOT_ALL) {
-            /* For good: a stream without its bytes' order has no records. */
+            /* Keep the failure: a stream without its bytes' order has no records. */
             in->trouble = got;
             return got;
         }
     }
 }
 
-/* Waits until something has come. */
+/* Waits until bytes arrive. */
 static enum got wait_for_bytes(struct record_in *in, int patience) {
     int news = wait_for(in->fd, POLLIN, patience);
     if (news < 0)
@@ -196,7 +197,7 @@ bool record_in_is_there(struct record_in *in) {
 
 /* --- decoding */
 
-/* Waits for more of a record that is read before it is whole. */
+/* Waits for more bytes of a record whose decoding has begun. */
 static enum got wait_and(struct record_in *in, void *place, size_t length, size_t *count) {
     for (;;) {
         enum got got = place ? receive(in, place, length, count) : fill(in, count);
@@ -287,7 +288,7 @@ static u_int position(XDR *xdrs) {
 
 static bool_t set_position(XDR *xdrs, u_int wanted) { return position(xdrs) == wanted; }
 
-/* Words where they lie, if they lie together. */
+/* Returns a pointer to words in the buffer, or NULL if they do not lie together. */
 static int32_t *in_place(XDR *xdrs, u_int length) {
     struct record_in *in = xdrs->x_private;
     if (in->left < length || in->end - in->at < length || in->at % sizeof(int32_t))

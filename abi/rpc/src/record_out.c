@@ -25,11 +25,11 @@ void record_out_start(struct record_out *out, int fd, u_int size) {
 
 void record_out_stop(struct record_out *out) { free(out->bytes); }
 
-/* Sends the first bytes of the buffer. */
+/* Sends the first `length` bytes of the buffer. */
 static bool send_all(struct record_out *out, size_t length) {
     size_t done = 0;
     while (done < length && !out->broken) {
-        /* A peer that is gone is an error, and no signal. */
+        /* MSG_NOSIGNAL: a peer that is gone must be an error and not a signal. */
         ssize_t count = sov_send(out->fd, out->bytes + done, length - done, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (count >= 0) {
             done += (size_t)count;
@@ -66,7 +66,7 @@ static bool send_earlier(struct record_out *out) {
     return true;
 }
 
-/* Makes room for some bytes, of those wanted: how many there is room for. */
+/* Makes room for up to `wanted` bytes, and returns how many fit. */
 static size_t room(struct record_out *out, size_t wanted) {
     for (;;) {
         size_t there = out->size - out->used;
@@ -151,13 +151,14 @@ static bool_t put_long(XDR *xdrs, const long *number) {
     return TRUE;
 }
 
-/* Bytes of the record so far. */
+/* Returns the number of bytes of the record so far. */
 static u_int position(XDR *xdrs) {
     const struct record_out *out = xdrs->x_private;
     return (u_int)(out->sent + (out->used - out->start - MARK));
 }
 
-/* Back, to write again what has not been sent yet; authentication does so for a length that it learns late. */
+/* Goes back to bytes that have not been sent yet, to write them again. Authentication fills in a length this
+ * way. */
 static bool_t set_position(XDR *xdrs, u_int wanted) {
     struct record_out *out = xdrs->x_private;
     if (wanted < out->sent || wanted - out->sent > out->size - out->start - MARK)
@@ -166,7 +167,7 @@ static bool_t set_position(XDR *xdrs, u_int wanted) {
     return TRUE;
 }
 
-/* A place for words, if there is one for all. */
+/* Returns a pointer to room for words in the buffer, or NULL if there is not enough. */
 static int32_t *in_place(XDR *xdrs, u_int length) {
     struct record_out *out = xdrs->x_private;
     if (out->size - out->used < length || out->used % sizeof(int32_t))

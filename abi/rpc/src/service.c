@@ -1,4 +1,4 @@
-/* Makes services, and waits for what they are asked: svc_create and svc_run. */
+/* Makes services and waits for requests: svc_create and svc_run. */
 #include "client.h"
 #include "pass_on.h"
 #include "transport.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A listener for each of TCP's transports, which all programs and versions share. */
+/* Listeners of the two TCP transports, which all programs and versions share. */
 static struct {
     const char *netid;
     sa_family_t family;
@@ -23,7 +23,8 @@ static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 enum { LISTENERS = sizeof listeners / sizeof listeners[0] };
 
-/* At any port of any of the host's addresses; NULL where the host has no such family. */
+/* Listens at any port of all addresses of the host. Returns NULL if the host does not support the
+ * family. */
 static SVCXPRT *listen_on(sa_family_t family) {
     union {
         struct sockaddr any;
@@ -48,7 +49,7 @@ static SVCXPRT *listen_on(sa_family_t family) {
     return xprt;
 }
 
-/* Registered as TCP's, which it is: a client that asks rpcbind for that reaches it too. */
+/* Registers the service under TCP, so that clients that ask rpcbind for TCP reach it too. */
 static bool offer(int which, rpcprog_t program, rpcvers_t version, void (*dispatch)(struct svc_req *, SVCXPRT *)) {
     struct netconfig *transport = getnetconfigent(listeners[which].netid);
     if (!transport)
@@ -80,7 +81,7 @@ int svc_create(void (*dispatch)(struct svc_req *, SVCXPRT *), const rpcprog_t pr
     return made;
 }
 
-/* Serves what libtirpc knows of, of every transport, until svc_exit. */
+/* Serves all transports that libtirpc knows, until svc_exit. */
 void svc_run(void) {
     struct pollfd *wanted = NULL;
     int room = 0;

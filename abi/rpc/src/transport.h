@@ -9,19 +9,20 @@
 
 struct handle {
     SVCXPRT xprt;
-    /* libtirpc keeps the caller's authentication there. */
+    /* Holds the caller's authentication for libtirpc. */
     SVCXPRT_EXT extension;
     struct sockaddr_storage here, there;
 };
 
-/* Fills in what every transport has. */
+/* Fills in the fields that every transport has. */
 bool handle_start(struct handle *handle, int fd, const struct xp_ops *operations, const struct xp_ops2 *further);
-/* Takes it from libtirpc, and closes its socket. */
+/* Removes it from libtirpc, and closes its socket. */
 void handle_stop(struct handle *handle);
-/* Gives it to libtirpc, which knows only so many descriptors: whether it knows this one now. */
+/* Adds it to libtirpc. Returns false if libtirpc's table of descriptors is full. */
 bool handle_register(struct handle *handle);
 
-/* A transport on an accepted connection; closes it if it cannot be served. `most`: bytes of a record, 0 for any. */
+/* Makes a transport on an accepted connection; closes the connection on failure. `most` is the longest record in
+ * bytes; 0 means no limit. */
 void connection_start(int fd, u_int send_size, u_int receive_size, uint64_t most);
 
 #endif
