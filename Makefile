@@ -13,16 +13,17 @@ MANUAL := $(BUILT)/manual
 # Fills in the files by which pkg-config finds a library.
 FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(VERSION)|'
 
-# `sovia` is linked statically where libc can be: dynamic linking takes a third of the time that
-# `sovia run` adds to a program's start.
+# `sovia` is linked statically if libc can be. Otherwise dynamic linking would take a third of the
+# time that `sovia run` adds to a program's start.
 STATIC = $$(case $$(cc -print-file-name=libc.a) in /*) echo -C target-feature=+crt-static ;; esac)
 BUILD_SOVIA = $(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
-# One processor would optimize all of it as a whole for minutes, for nothing that `sovia bench` shows.
+# Several codegen units: one unit takes minutes on one processor, and gains nothing that `sovia bench`
+# shows.
 BUILD_TOOLS = $(CARGO) rustc --release -p sovia-cli --bin sovia-tools -- -C lto=thin -C codegen-units=16
 
 .PHONY: build install install-rpc packages deb rpm tar try-packages try-containers try-upgrade crates uninstall check test test-all arm checked installed lab lab-short nics protocols soak stall strangers lab-soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
 
-# One call for all libraries, so that they are linked beside each other.
+# One call for all libraries puts them into one folder.
 build:
 	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-preload sovia-c sovia-fi-c sovia-vipl sovia-emp-c) --lib
 	$(BUILD_TOOLS)
@@ -36,7 +37,7 @@ build:
 	abi/vipl/link $(BUILT)/libvipl.a $(BUILT)/libvipl.so -Wl,--strip-debug
 	abi/emp/link $(BUILT)/libsovia_emp_c.a $(BUILT)/libsovia-emp.so -Wl,--strip-debug
 
-# Takes what is built, so that `sudo make install` needs no compiler.
+# Installs the built files, so that `sudo make install` needs no compiler.
 install:
 	@test -x $(BUILT)/sovia -a -d $(MANUAL)/man1 -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(BUILT)/libvipl.so -a -f $(BUILT)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
@@ -84,7 +85,7 @@ install:
 	$(FILL_PC) abi/emp/sovia-emp.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-emp.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-emp.pc
 
-# Sun RPC, where `make build` has found libtirpc.
+# Sun RPC, if `make build` has found libtirpc.
 install-rpc:
 	install -m 644 include/sovia_rpc.h $(DESTDIR)$(PREFIX)/include/sovia_rpc.h
 	install -m 644 $(BUILT)/libsovia-rpc.a $(DESTDIR)$(LIBDIR)/libsovia-rpc.a
@@ -95,7 +96,8 @@ install-rpc:
 	$(FILL_PC) abi/rpc/sovia-rpc.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 
-# Packages of what is built, in target/packages. Each installs the tools that it needs, and fails without them.
+# Makes packages of the built files in target/packages. Each target installs the tools that it needs, and fails
+# without them.
 packages: build
 	@for kind in deb rpm tar; do scripts/setup $$kind && scripts/package $$kind || exit 1; done
 
@@ -103,12 +105,13 @@ deb rpm tar: build
 	@scripts/setup $@
 	@scripts/package $@
 
-# The packages, tried in a Debian of their own: installed, used, upgraded under load, removed. For root, with debootstrap.
+# Tests the packages in a Debian of their own: installs, uses, upgrades under load, and removes them. Needs root and
+# debootstrap.
 try-packages: packages
 	scripts/try-packages
 	scripts/try-archives
 
-# Recipes for containers, Compose and pods, each carried out with podman in namespaces of its own. For root, with debootstrap.
+# Tests the recipes for containers, Compose and pods with podman in separate namespaces. Needs root and debootstrap.
 try-containers: packages
 	scripts/try-containers
 
@@ -116,7 +119,7 @@ try-containers: packages
 crates:
 	$(CARGO) publish --dry-run --workspace --locked
 
-# OLD is a commit: an older version, beside which this one is tried.
+# Tests an older version beside this one. OLD is its commit.
 try-upgrade: build
 	@test -n "$(OLD)" || { echo "try-upgrade: name the older version: make try-upgrade OLD=COMMIT" >&2; exit 2; }
 	test -d $(TARGET)/old/source || git clone --quiet . $(TARGET)/old/source
@@ -143,7 +146,7 @@ uninstall:
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia
 
-# Quick tests for after every change: at most five minutes once it is built.
+# Quick tests after every change: at most five minutes once everything is built.
 check:
 	@scripts/setup test
 	$(CARGO) fmt --check
@@ -153,37 +156,39 @@ check:
 	@scripts/lines
 	@scripts/test check
 
-# Everything that a change can break in its usual configuration. The last line is the count: `N passed, N failed, N skipped`.
+# Tests everything that a change can break in its usual configuration. The last line is the count: `N passed, N
+# failed, N skipped`.
 test:
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
 	@scripts/test test
 
-# Every test in every configuration, the lab, faults, stalls and fuzzing: hours.
+# Runs every test in every configuration, the lab, faults, stalls and fuzzing. Takes hours.
 test-all:
 	@scripts/setup all
 	@$(MAKE) --no-print-directory build
 	@scripts/test all
 
-# Parts of that; tests/README.md says what each is.
+# Parts of `make test-all`; tests/README.md describes each.
 arm checked installed lab lab-short nics protocols soak stall strangers:
 	@scripts/setup all
 	@$(MAKE) --no-print-directory build
 	@scripts/test $@
 
-# In that guest, peers that are killed and links that go down while messages move. MINUTES=n [60], SEED=n; the seed is printed.
+# Kills peers and takes links down in the lab's guest while messages move. MINUTES=n [60], SEED=n; the seed is
+# printed.
 lab-soak:
 	@scripts/setup all
 	@$(MAKE) --no-print-directory build
 	MINUTES=$(MINUTES) SEED=$(SEED) scripts/lab/tests soak
 
-# Random messages among eight processes over the libfabric provider: shared memory and EMP with faults, kills and stops. MINUTES=n
-# [60], SEED=n; the seed of a round that fails is printed.
+# Sends random messages among eight processes over the libfabric provider: over shared memory, and over EMP with
+# faults, kills and stops. MINUTES=n [60], SEED=n; a failure prints its round's seed.
 soak-mpi:
 	MINUTES=$(MINUTES) SEED=$(SEED) $(CARGO) test --release -p sovia-fi-c --test all -- --ignored --nocapture random_messages_for_an_hour
 
-# Many nodes on a simulated network of switches: the tables of docs/research/scale.md, written anew; minutes. `make test` compares the
-# small ones with what comes of the code of now, `make soak` all of them.
+# Rewrites the tables of docs/research/scale.md: many nodes on a simulated network of switches. Takes minutes. `make
+# test` compares the small tables with the results of the present code, `make soak` all of them.
 scale:
 	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test all -- --include-ignored state:: tables:: written::
 	-git --no-pager diff --stat -- crates/sim/scale/tables
@@ -259,7 +264,7 @@ papers-ftp: build
 book:
 	scripts/book $(TARGET)
 
-# The papers' benchmarks, as a page with pictures.
+# Runs the papers' benchmarks, and makes a page with figures.
 papers: build papers-ftp
 	$(BUILT)/sovia bench papers --out $(TARGET)/papers
 

@@ -1,6 +1,6 @@
-# For scripts that compare programs over kernel TCP and over Sovia. To be sourced, with `sovia` and `rounds`
-# set; with OLD, another build's `sovia`, that one is a third column; STACKS names the columns itself. Each load is a
-# function that is given `tcp`, `sovia` or `old` first and prints one number, the more the better.
+# Functions for scripts that compare programs over kernel TCP and over Sovia. Source it with `sovia` and `rounds`
+# set. With OLD, another build's `sovia`, there is a third column; STACKS overrides the columns. Each load is a
+# function whose first argument is `tcp`, `sovia` or `old`. It prints one number; more is better.
 # shellcheck shell=bash disable=SC2034,SC2119,SC2120,SC2128,SC2154,SC2178
 
 read -ra stacks <<<"${STACKS:-tcp sovia}"
@@ -18,8 +18,8 @@ trap 'exit 1' INT TERM
 
 # wrong WHAT: reports a result that no stack may give, such as other bytes than were sent.
 #
-# failed WHAT: reports a missing or partial result, such as after the death of a process. After either call, the row has no figure, and the script
-# fails.
+# failed WHAT: reports a missing or partial result, such as after the death of a process. After either call, the row
+# has no figure, and the script fails.
 wrong() { complain WRONG "$*"; }
 failed() { complain FAILED "$*"; }
 complain() {
@@ -27,17 +27,19 @@ complain() {
     echo "$1" >>"$folder/complaints"
 }
 
-# over HOW COMMAND...: a client, which has two minutes.
+# over HOW COMMAND...: runs a client for at most two minutes.
 over() {
     local status begun_at=$SECONDS
     (limit=120 become "$@")
     status=$?
-    # timeout's words for the first signal and the second; the latter is also a client's that something else has killed.
+    # Exit statuses of timeout for the first signal and for the second. A client that another signal killed has the
+    # latter too.
     case $status in 124 | 137) [ $((SECONDS - begun_at)) -lt 120 ] || failed "$2 does not end" ;; esac
     return $status
 }
 
-# become HOW COMMAND...: `tcp` runs it as it is; as another user, if AS names one; for at most `limit` seconds, if that is set.
+# become HOW COMMAND...: runs the command unchanged for `tcp`, as another user if AS names one, and for at most
+# `limit` seconds if set.
 become() {
     local how=$1 command=()
     shift
@@ -50,10 +52,11 @@ become() {
     exec "${command[@]}" "$@"
 }
 
-# open PORT: whether a server listens there.
+# open PORT: returns true if a server listens on the port.
 open() { grep -qE ":$(printf %04X "$1") 0+:0000 0A" /proc/net/tcp /proc/net/tcp6; }
 
-# listening PORT WHAT [PROCESS]: waits until a server listens there, for half a minute, or until the process has ended.
+# listening PORT WHAT [PROCESS]: waits up to half a minute for a server to listen on the port, or for the process to
+# end.
 listening() {
     local tries
     for tries in $(seq 600); do
@@ -65,14 +68,14 @@ listening() {
     return 1
 }
 
-# start HOW COMMAND...: a server, whose process is in `server` then.
+# start HOW COMMAND...: starts a server, and sets `server` to its process.
 start() {
     become "$@" >"$folder/server.log" 2>&1 </dev/null &
     server=$!
     servers+=("$server")
 }
 
-# serve HOW PORT COMMAND...: starts a server; returns when it listens.
+# serve HOW PORT COMMAND...: starts a server, and returns when it listens.
 serve() {
     local how=$1 port=$2
     shift 2
@@ -80,20 +83,20 @@ serve() {
     listening "$port" "$1" "$server"
 }
 
-# job PROCESS: this shell's own number of a server that runs; nothing if it has ended. The process's number may be another
-# one's then: a signal goes by the shell's, which it knows to be a child's or no process's.
+# job PROCESS: prints this shell's job number of a running server, or nothing if it has ended. Signals go to the job,
+# because the number of an ended process may belong to another one.
 job() { jobs -lr | sed -nE "s/^\[([0-9]+)\][-+ ] *$1 .*/\1/p"; }
 
 runs() { [ -n "$(job "$1")" ]; }
 
-# signal NAME PROCESS: to a server, unless it has ended.
+# signal NAME PROCESS: sends a signal to a server, unless it has ended.
 signal() {
     local number
     number=$(job "$2")
     [ -z "$number" ] || kill "-$1" "%$number" 2>/dev/null
 }
 
-# ended PROCESS: waits until a server has ended by itself, for a minute.
+# ended PROCESS: waits up to a minute for a server to end by itself.
 ended() {
     local tries
     for tries in $(seq 1200); do
@@ -117,13 +120,13 @@ stop() {
     servers=()
 }
 
-# finish: waits for the only server, which ends when its client has gone.
+# finish: waits for the only server, which ends when its client has ended.
 finish() {
     [ ${#servers[@]} = 0 ] || ended "$server"
     servers=()
 }
 
-# A port on which no server listens, and none on the nine behind it.
+# Prints a port on which no server listens, nor on the nine ports after it.
 port() {
     local at
     while at=$((20000 + RANDOM % 10000)); do

@@ -1,11 +1,11 @@
-# Containers in namespaces of a script's own, and what recipes are asked. Sourced by scripts/try-containers, with `work`, `root` and
-# `target`, as process 1 of its PID namespace.
+# Runs containers in namespaces of the script's own, and checks recipes. Source it in scripts/try-containers, with
+# `work`, `root` and `target` set, as process 1 of its PID namespace.
 
 passed=0 failed=0 skipped=0
-# A way to run a step of a Containerfile that needs no limit raised; and no registry is asked for a name that is here.
+# Options that run a Containerfile's steps without raising limits, and ask no registry for a local name.
 build=(--isolation chroot --pull-never --quiet)
 
-# podman with its files below `work`, a /run and a network of its own.
+# Prepares podman with its files below `work`, and with a /run and a network of its own.
 prepare() {
     mount --make-rprivate /
     mount -t tmpfs tmpfs /run
@@ -13,12 +13,12 @@ prepare() {
     ip link set lo up
     mount -t sysfs sysfs /sys
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
-    # A group that has others below it may hold no process itself.
+    # A control group with groups below it may not hold a process itself.
     mkdir /sys/fs/cgroup/init
     echo $$ >/sys/fs/cgroup/init/cgroup.procs
     settings /run/settings "$work/root"
     export CONTAINERS_CONF=/run/settings/containers.conf CONTAINERS_STORAGE_CONF=/run/settings/storage.conf
-    # A user of the machine's, with numbers for the users in its containers.
+    # A user of the machine, with ids for the users in its containers.
     mkdir -p /run/etc
     cp /etc/passwd /etc/group /run/etc/
     echo 'sovia-try:x:4100:4100::/run/home:/bin/sh' >>/run/etc/passwd
@@ -33,10 +33,10 @@ prepare() {
     settings /run/home/settings "$work/user"
 }
 
-# settings FOLDER STORE: podman's files of settings.
+# settings FOLDER STORE: writes podman's configuration files.
 settings() {
     mkdir -p "$1"
-    # The limits are what this process has: raising them takes a right that machines in containers lack.
+    # Keep this process's limits, because raising them needs a right that machines in containers lack.
     cat >"$1/containers.conf" <<CONF
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
@@ -83,13 +83,14 @@ images() {
     podman run --rm --network none localhost/sovia true 2>"$work/images" || skip "no container starts here: $(tail -1 "$work/images")"
 }
 
-# try NAME COMMAND…: counts it. What it says goes to `log`, and is shown if it fails. A status of 3 is that it cannot run here.
+# try NAME COMMAND…: runs and counts a test. Its output goes to `log`, and is shown on failure. Status 3 means that it
+# cannot run here.
 try() {
     local name=$1 status=0
     shift
     [ ${#wanted[@]} = 0 ] || [[ " ${wanted[*]} " == *" $name "* ]] || return 0
     log=$work/log
-    # Not as a condition: there errexit would not count inside.
+    # Not as a condition, because errexit has no effect inside a condition.
     set +e
     (
         set -e
@@ -117,7 +118,7 @@ try() {
     podman rm -fa -t 0 >/dev/null 2>&1
 }
 
-# Until a command succeeds; minutes are the watchdog's.
+# Repeats a command until it succeeds; the watchdog limits the time.
 soon() {
     local tries=0
     until "$@"; do
@@ -139,13 +140,15 @@ needs() {
     command -v "$1" >/dev/null || skip_one "$1 is not installed"
 }
 
-# Containers with a network of their own: podman's helper for those calls iptables, or nftables where it is newer.
+# Skips the test unless containers can have a network: podman's helper for that calls iptables, or nftables if it
+# is newer.
 needs_bridges() {
     podman run --rm --network podman localhost/redis-sovia true 2>"$work/why" ||
         skip_one "no container gets a network here: $(tail -1 "$work/why")"
 }
 
-# Pods: podman puts each in a control group, with controllers that the kernel must hand on.
+# Skips the test unless pods can start: podman puts each in a control group, whose controllers the
+# kernel must delegate.
 needs_pods() {
     if ! podman pod create --name probe --network none >/dev/null 2>"$work/why" || ! podman pod start probe >/dev/null 2>>"$work/why"; then
         skip_one "no pod starts here: $(tail -1 "$work/why")"
@@ -190,7 +193,7 @@ with_agent() {
     return $status
 }
 
-# with_docker_api COMMAND…: while podman answers for Docker's daemon.
+# with_docker_api COMMAND…: runs COMMAND while podman serves Docker's API.
 with_docker_api() {
     podman system service -t 0 unix:///run/docker-api &
     local service=$! status=0
@@ -208,7 +211,7 @@ as_user() {
         CONTAINERS_CONF=/run/home/settings/containers.conf CONTAINERS_STORAGE_CONF=/run/home/settings/storage.conf "$@"
 }
 
-# Whether connections of those two programs are on VIs, by what `sovia ps` says.
+# Returns true if `sovia ps` shows connections of these two programs on VIs.
 ends_on_vis() {
     "$target/release/sovia" ps --json | python3 -c '
 import json, sys
@@ -222,12 +225,13 @@ process_of() {
     podman inspect "$1" --format '{{.State.Pid}}'
 }
 
-# Whether a container runs, and a connection of its network namespace is established.
+# Returns true if a container runs and its network namespace has an established connection.
 is_talking() {
     grep -q ' 01 ' "/proc/$(process_of "$1")/net/tcp"
 }
 
-# The library's code is in that container's first process, and nothing that it would make.
+# Checks that the container's first process has the library's code, and nothing that the library
+# would create.
 is_left_alone() {
     local process
     process=/proc/$(process_of "$1")

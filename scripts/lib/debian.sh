@@ -1,7 +1,7 @@
-# A Debian for what is tried in one. Sourced.
+# Makes a Debian for tests. To be sourced.
 
-# Makes a Debian with systemd and Redis in the folder $1 by debootstrap, unless one is there. Where it cannot it prints why, and
-# returns 1.
+# Makes a Debian with systemd and Redis in the folder $1 by debootstrap, unless it exists. On failure, prints the
+# reason and returns 1.
 debian() {
     [ ! -x "$1/usr/bin/redis-server" ] || return 0
     command -v debootstrap >/dev/null || {

@@ -1,7 +1,8 @@
-# For scripts/matrix: the table of a run as a page of Markdown. To be sourced.
+# Writes the table of a run of scripts/matrix as a Markdown page. To be sourced.
 # shellcheck shell=bash disable=SC2154
 
-# write_page: of `$folder/table`, whose lines are a row's name, the stacks' figures and the ratios, or #SUBJECT.
+# write_page: reads `$folder/table`. Its lines are a row's name, the stacks' figures and the ratios; or
+# #SUBJECT.
 write_page() {
     cat <<PAGE
 # Real programs over TCP and over Sovia

@@ -3,7 +3,8 @@
 subject Databases
 packages+=(postgresql mariadb-server mariadb-client sysbench)
 
-# postgres_at HOW PORT: a server, as its own user: it refuses to be root's. So do its clients, as AS is set for them.
+# postgres_at HOW PORT: starts a server as its own user, because it refuses to run as root. AS makes its clients that
+# user too.
 postgres_at() {
     if [ ! -d "$folder/postgres" ]; then
         mkdir "$folder/postgres"
@@ -23,7 +24,7 @@ postgres_at() {
 
 unprivileged() { [ "$(id -u)" != 0 ] || echo postgres; }
 
-# postgres HOW OPTION...: transactions per second by pgbench.
+# postgres HOW OPTION...: prints transactions per second by pgbench.
 postgres() {
     local how=$1 at AS sql=() tries
     at=$(port)
@@ -39,7 +40,7 @@ postgres() {
     stop INT
 }
 
-# A million rows into a table, or out of one; megabytes per second.
+# Copies a million rows into a table, or out of one; prints megabytes per second.
 postgres_copy() {
     local how=$1 at AS sql=() tries begun size
     at=$(port)
@@ -59,7 +60,7 @@ postgres_copy() {
     stop INT
 }
 
-# maria HOW SCRIPT THREADS: queries per second by sysbench.
+# maria HOW SCRIPT THREADS: prints queries per second by sysbench.
 maria() {
     local how=$1 at options
     at=$(port)

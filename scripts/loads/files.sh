@@ -37,7 +37,7 @@ git_clone() {
     stop
 }
 
-# Files by `scp`, to a server that asks for a key of this load's.
+# Copies files by `scp`, from a server that accepts a key of this load.
 ssh_copy() {
     local how=$1 at begun
     at=$(port)

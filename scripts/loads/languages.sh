@@ -16,7 +16,7 @@ page() {
 
 uvicorn() { page "$1" "$python" -m uvicorn --app-dir "$programs" --log-level warning asgi:application --port; }
 
-# java_by HOW FUNCTION PROGRAM ARGUMENT...: a program of Java, compiled once, by `page` or `pair`.
+# java_by HOW FUNCTION PROGRAM ARGUMENT...: runs a Java program, compiled once, by `page` or `pair`.
 java_by() {
     local program=$3
     if [ ! -e "$folder/java/$program.class" ]; then
@@ -38,7 +38,7 @@ dask() {
     stop
 }
 
-# Between two nodes, without the daemon that would tell them their ports. Each message goes to the other node and back.
+# Two Erlang nodes, without the daemon that assigns ports. Each message goes to the other node and back.
 erlang_nodes() {
     local how=$1 at node
     at=$(port)
@@ -60,12 +60,12 @@ erlang_program() {
     [ -e "$folder/node.beam" ]
 }
 
-# PHP's own server takes its port in an address.
+# PHP's own server takes its port as part of an address.
 php_page() {
     local how=$1 at
     at=$(port)
     mkdir -p "$folder/php"
-    # With its length, as the end of the connection is the end of the page else.
+    # Send a length, because otherwise the end of the connection would end the page.
     echo '<?php header("Content-Length: 5"); echo "hello";' >"$folder/php/index.php"
     serve "$how" "$at" php -S "127.0.0.1:$at" -t "$folder/php"
     ask "$how" "$at" hello -c16
@@ -99,7 +99,7 @@ CONFIG
 }
 fpm=$(echo /usr/sbin/php-fpm*)
 
-# Its own system calls: it stays on TCP.
+# Go makes its own system calls, so it stays on TCP.
 go_page() {
     if [ ! -e "$folder/goweb" ]; then
         HOME="$folder" GOCACHE="$folder/gocache" GO111MODULE=off go build -o "$folder/goweb" "$programs/web.go" >&2

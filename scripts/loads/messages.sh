@@ -4,7 +4,7 @@ subject Messages
 packages+=(mosquitto mosquitto-clients rabbitmq-server python3-pika beanstalkd python3-zmq python3-grpcio
     libgrpc++-dev g++ pkg-config)
 
-# Messages per second from a publisher to a subscriber.
+# Prints messages per second from a publisher to a subscriber.
 mosquitto_messages() {
     local how=$1 at begun listener figure
     at=$(port)
@@ -33,7 +33,7 @@ pair() {
     stop
 }
 
-# client HOW COMMAND...: prints its figure, unless it finds something else than was sent.
+# client HOW COMMAND...: prints its figure, unless it reports wrong data.
 client() {
     over "$@" 2>"$folder/client.log" || failed "$(tail -3 "$folder/client.log")"
     ! grep -q differs "$folder/client.log" || wrong "$(grep differs "$folder/client.log" | head -3)"
@@ -49,7 +49,7 @@ distribution.listener.port_range.min = $((at + 1))
 distribution.listener.port_range.max = $((at + 1))
 log.console = true
 CONFIG
-    # Past Debian's script, which becomes another user; all that it writes and names is this load's own.
+    # Bypass Debian's script, which becomes another user. All files and names belong to this load.
     serve "$how" "$at" env HOME="$folder" ERL_EPMD_PORT=$((at + 2)) ERL_EPMD_ADDRESS=127.0.0.1 LC_ALL=C.UTF-8 \
         RABBITMQ_NODENAME="matrix@localhost" RABBITMQ_CONFIG_FILE="$folder/rabbit.conf" \
         RABBITMQ_MNESIA_BASE="$folder/rabbit" RABBITMQ_LOG_BASE="$folder/rabbit" RABBITMQ_ENABLED_PLUGINS_FILE="$folder/plugins" \

@@ -4,7 +4,7 @@
 subject Network
 packages+=(iperf3 sockperf netpipe-tcp openmpi-bin libopenmpi-dev gcc)
 
-# iperf HOW OPTION...: gigabits per second.
+# iperf HOW OPTION...: prints gigabits per second.
 iperf() {
     local how=$1 at
     shift
@@ -28,7 +28,7 @@ ping_pong() {
     stop
 }
 
-# Megabits per second of messages of 64 KB.
+# Prints megabits per second of messages of 64 KB.
 netpipe() {
     local how=$1 what=(-l 65536 -u 65537 -p 0 -n 3000)
     serve "$how" 5002 NPtcp "${what[@]}"
@@ -38,7 +38,8 @@ netpipe() {
     rm -f "$folder/np.out"
 }
 
-# mpi HOW SIZE ROUNDS: two processes over Open MPI's TCP. Round trips per second; it fails if a message is not as it was.
+# mpi HOW SIZE ROUNDS: runs two processes over Open MPI's TCP. Prints round trips per second; fails if a message has
+# changed.
 mpi() {
     local how=$1
     compiled mpi mpicc -O2 "$programs/mpi.c" || return
@@ -48,7 +49,8 @@ mpi() {
     ! grep -q differs "$folder/mpi.log" || wrong "$(grep differs "$folder/mpi.log")"
 }
 
-# static HOW: a server that is linked statically, and a client that is not. Round trips per second.
+# static HOW: runs a statically linked server, and a dynamically linked client. Prints round trips
+# per second.
 static() {
     local how=$1 at
     at=$(port)

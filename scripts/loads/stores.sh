@@ -3,25 +3,25 @@
 subject Stores
 packages+=(redis-server redis-tools memcached libmemcached-tools)
 
-# redis_server HOW PORT OPTION...: in a folder of its own, `$folder/redis.PORT`.
+# redis_server HOW PORT OPTION...: starts a server in a folder of its own, `$folder/redis.PORT`.
 redis_server() {
     mkdir -p "$folder/redis.$2"
     serve "$1" "$2" redis-server --port "$2" --bind 127.0.0.1 --save '' --dir "$folder/redis.$2" --enable-debug-command yes \
         "${@:3}"
 }
 
-# requests HOW PORT COUNT OPTION...: requests per second by redis-benchmark, which does not end over any stack when a node
-# of its cluster has died.
+# requests HOW PORT COUNT OPTION...: prints requests per second by redis-benchmark, which never ends after a node of
+# its cluster has died, over any stack.
 requests() {
     over "$1" timeout 60 redis-benchmark -p "$2" -q -n "${@:3}" 2>"$folder/errors" |
         tr '\r' '\n' | sed -n 's/.*: \([0-9.]*\) requests per second.*/\1/p' | tail -1
     grep -v '^WARNING: Could not fetch server CONFIG' "$folder/errors" >&2
 }
 
-# ask_redis HOW PORT COMMAND...: one answer.
+# ask_redis HOW PORT COMMAND...: prints one answer.
 ask_redis() { over "$1" redis-cli -p "$2" "${@:3}"; }
 
-# redis HOW REQUESTS OPTION...: requests per second.
+# redis HOW REQUESTS OPTION...: prints requests per second.
 redis() {
     local how=$1 at
     at=$(port)
@@ -31,7 +31,7 @@ redis() {
     stop
 }
 
-# Requests that go to a file, which another server reads afterwards.
+# Sends requests that go to a file, which another server reads afterwards.
 redis_file() {
     local how=$1 at before
     at=$(port)
@@ -47,13 +47,13 @@ redis_file() {
     rm -rf "$folder/redis.$at"
 }
 
-# Nothing, if it does not answer.
+# Prints nothing if it does not answer.
 redis_content() {
     local keys digest
     keys=$(ask_redis "$1" "$2" dbsize 2>/dev/null) && digest=$(ask_redis "$1" "$2" debug digest 2>/dev/null) && echo "$keys $digest"
 }
 
-# until_is TEXT COMMAND...: waits for half a minute until it says that.
+# until_is TEXT COMMAND...: waits up to half a minute until the command prints TEXT.
 until_is() {
     local tries
     for tries in $(seq 150); do
@@ -63,7 +63,7 @@ until_is() {
     return 1
 }
 
-# Requests while a replica is kept up to date, and what it has then.
+# Sends requests while a replica is kept up to date, and checks the replica afterwards.
 redis_replica() {
     local how=$1 at
     at=$(port)
@@ -93,7 +93,7 @@ redis_cluster() {
         until_is $'cluster_state:ok\r' redis_state "$how" "$node" || { failed "no cluster: $(tail -3 "$folder/cluster.log")" && return; }
     done
     requests "$how" "$at" 200000 -t set -c 48 -r 100000 --cluster
-    # Keys whose places are on all three, asked of the first.
+    # Keys whose slots are on all three servers, requested from the first.
     seq 100 | sed 's/.*/set one& &/' | over "$how" redis-cli -c -p "$at" >/dev/null
     seq 100 | sed 's/.*/get one&/' | over "$how" redis-cli -c -p "$at" 2>&1 | grep -v '^-> ' >"$folder/got"
     seq 100 >"$folder/published"
@@ -109,7 +109,7 @@ redis_cluster() {
 
 redis_state() { ask_redis "$1" "$2" cluster info | grep cluster_state; }
 
-# Messages per second from one that publishes to one that listens.
+# Prints messages per second from a publisher to a subscriber.
 redis_board() {
     local how=$1 at begun tries listener count=20000
     at=$(port)
@@ -125,7 +125,7 @@ redis_board() {
         sleep 0.01
     done
     since "$begun" $count
-    # Each arrives as three lines; the first three tell of the subscription.
+    # Each message arrives as three lines; the first three lines report the subscription.
     seq $count >"$folder/published"
     tail -n +4 "$folder/got" | sed -n 'n;n;p' >"$folder/arrived"
     same "$folder/published" "$folder/arrived"

@@ -1,9 +1,10 @@
-# Servers of the web, and what stands before them: nginx in several ways, haproxy, apache, lighttpd, stunnel.
+# Web servers, and proxies before them: nginx in several ways, haproxy, apache, lighttpd, stunnel.
 # shellcheck shell=bash disable=SC2034,SC2154
 subject Web
 packages+=(nginx-light wrk curl haproxy apache2 apache2-utils lighttpd stunnel4 openssl)
 
-# nginx_config PORT LOCATIONS [WORKERS]: TLS, if `secure` is set; in the background, if `daemon` is `on`.
+# nginx_config PORT LOCATIONS [WORKERS]: prints a configuration, with TLS if `secure` is set; in the
+# background if `daemon` is `on`.
 nginx_config() {
     local user='' tls=''
     [ "$(id -u)" != 0 ] || user="user $who;"
@@ -19,13 +20,13 @@ CONFIG
 
 hello='location / { return 200 "hello"; }'
 
-# nginx_at HOW PORT CONFIG...: serves a configuration.
+# nginx_at HOW PORT CONFIG...: starts nginx with a configuration.
 nginx_at() {
     nginx_config "${@:2}" >"$folder/nginx.conf"
     serve "$1" "$2" nginx -c "$folder/nginx.conf"
 }
 
-# ask HOW PORT WORD OPTION...: requests per second by wrk, of a page that has the word.
+# ask HOW PORT WORD OPTION...: prints requests per second by wrk for a page that contains WORD.
 ask() {
     local how=$1 word=$3 page="http${secure:+s}://127.0.0.1:$2/"
     equal "$page" "$(over "$how" curl -sk "$page" | grep -o "$word")" "$word"
@@ -38,7 +39,7 @@ no_errors() {
     ! grep -q 'Non-2xx\|Socket errors' "$1" || failed "$(grep 'Non-2xx\|Socket errors' "$1")"
 }
 
-# web HOW OPTION...: nginx, pages by wrk.
+# web HOW OPTION...: measures pages of nginx by wrk.
 web() {
     local how=$1 at
     at=$(port)
@@ -66,7 +67,7 @@ web_tls() {
     web "$@"
 }
 
-# web_file HOW: a file by curl; with TLS, if `secure` is set.
+# web_file HOW: downloads a file by curl, with TLS if `secure` is set.
 web_file() {
     local how=$1 at begun
     at=$(port)
@@ -84,7 +85,7 @@ web_file_tls() {
     web_file "$1"
 }
 
-# A file that a client sends.
+# Uploads a file.
 web_put() {
     local how=$1 at begun
     at=$(port)
@@ -117,14 +118,14 @@ web_signals() {
     wait $alone $kept
     no_errors "$folder/wrk.log"
     ! grep -q Non-2xx "$folder/kept.log" || failed "$(grep Non-2xx "$folder/kept.log")"
-    # Of both, as one of them may have the processors for itself.
+    # Count both servers, because one of them may have the processors for itself.
     cat "$folder/wrk.log" "$folder/kept.log" | awk '/^Requests.sec/ { sum += $2 } END { print sum }'
     equal 'page' "$(over "$how" curl -s "http://127.0.0.1:$at/")" hello
     kill -QUIT "$(cat "$folder/pid")"
     gone "$folder/pid" || failed 'nginx does not end'
 }
 
-# gone FILE: waits for half a minute until it is no longer there.
+# gone FILE: waits up to half a minute until the file no longer exists.
 gone() {
     local tries
     for tries in $(seq 600); do
@@ -142,7 +143,7 @@ reloads() {
     done
 }
 
-# A new program takes the place of the old one, twice.
+# Replaces the old program by a new one, twice.
 upgrades() {
     local count old tries
     for count in 1 2; do
@@ -161,7 +162,7 @@ upgrades() {
     done
 }
 
-# before_web HOW PROXY: requests by way of a proxy to nginx.
+# before_web HOW PROXY: measures requests through a proxy to nginx.
 before_web() {
     local how=$1 at behind secure=
     at=$(port)
@@ -209,7 +210,7 @@ CONFIG
     serve "$1" "$2" stunnel4 "$folder/stunnel.conf"
 }
 
-# apache HOW: by ab.
+# apache HOW: measures Apache by ab.
 apache() {
     local how=$1 at
     at=$(port)
@@ -227,7 +228,7 @@ DocumentRoot $folder
 MaxKeepAliveRequests 0
 StartServers 1
 CONFIG
-    # One process, which stays root's if it is: `-X`.
+    # `-X`: one process, which stays root if it is root.
     serve "$how" "$at" apache2 -X -f "$folder/apache.conf"
     over "$how" ab -q -k -c 16 -n 30000 "http://127.0.0.1:$at/index.html" >"$folder/ab.log" 2>&1
     grep -q '^Failed requests: *0$' "$folder/ab.log" || failed "ab: $(grep '^Failed' "$folder/ab.log")"

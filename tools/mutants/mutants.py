@@ -18,9 +18,9 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CRATES = ["crates/sockets/src", "crates/shm/via-shm/src", "abi/preload/src"]
-# Not the product: tests, models, fuzzers' ways in.
+# Files that are no part of the product: tests, models, entry points of fuzzers.
 LEFT_OUT = re.compile(r"tests?\.rs$|_tests|/tests/|fuzzing|per_engine|lane")
-# Tests in the order in which they are asked: the quickest first. Tests that none of these crates takes part in are left out.
+# Tests in the order in which they run, the quickest first. Tests that use none of these crates are left out.
 STAGES = [
     r"^(sovia-(sockets|calls|preload)|via-shm)/",
     r"^sovia-tests/",

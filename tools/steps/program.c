@@ -1,4 +1,4 @@
-/* Program that steps.py counts instructions of. One thread has both ends of its connections. */
+/* Program whose instructions steps.py counts. One thread has both ends of its connections. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -8,7 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Before what is counted: by then the library knows the lengths of connections, and locks are biased to their thread. */
+/* Runs before the count, until the library knows the usual length of connections, and locks are biased to their
+ * thread. */
 enum { CONNECTIONS = 2000, MESSAGES = 200000 };
 
 static int listener;
@@ -21,7 +22,7 @@ static void check(int is_fine, const char *call) {
     }
 }
 
-/* Tells steps.py that the next part begins, or that the last one has ended. */
+/* Notifies steps.py that the next part begins, or that the last one has ended. */
 static void mark(void) { raise(SIGUSR1); }
 
 static int connected(void) {
@@ -44,7 +45,7 @@ static void get(int fd) {
     check(read(fd, bytes, 4) == 4, "read");
 }
 
-/* A connection of so many messages each way. Marks each end's parts if told to. */
+/* Makes a connection with so many messages each way. Marks each end's parts if asked to. */
 static void connection(int messages, int is_marked) {
     int from, to;
     if (is_marked) mark();
@@ -70,7 +71,7 @@ static void connection(int messages, int is_marked) {
 int main(int count, char **words) {
     socklen_t len = sizeof address;
     int messages = count > 1 ? atoi(words[1]) : 0, from, to;
-    /* Until steps.py traces it. */
+    /* Wait until steps.py traces this process. */
     raise(SIGSTOP);
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -46,7 +46,7 @@ def begun(command):
     _, status = os.waitpid(child.pid, os.WUNTRACED)
     if not os.WIFSTOPPED(status):
         sys.exit(f"{' '.join(command)} ended before it was counted")
-    # The kernel ends the program with this process: without a tracer it would stay stopped.
+    # The kernel ends the program with this process; without a tracer it would stay stopped.
     ptrace(SEIZE, child.pid, EXITKILL)
     ptrace(INTERRUPT, child.pid)
     os.waitpid(child.pid, 0)
@@ -125,7 +125,7 @@ def main():
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program.c")
         subprocess.run(["cc", "-O2", "-o", program, source], check=True)
         runs = [counted([chosen.sovia, "run", "--", program, str(chosen.messages)]) for _ in range(RUNS)]
-    # A thread of the library that looks at the connection in between makes a run longer.
+    # A run is longer if a thread of the library looks at the connection in between.
     path, parts = min(runs, key=lambda run: sum(map(len, run[1])))
     name = functions(path)
     print(f"{'instructions':>12} {'code lines':>10}")
