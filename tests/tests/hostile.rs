@@ -1,7 +1,6 @@
 //! Every process can send to the rendezvous names. Messages from processes that are no end of a
 //! connection change nothing: the connection carries every byte, and no end is delayed. Dropped
 //! messages are counted.
-//! counted.
 
 use crate::intruder::kernel::{
     SEALS, SEGMENT, Uid, doors, eventfd, is_root, memory, offering, squat,

@@ -1,5 +1,5 @@
-/* A client of Redis: SET and GET over sovia.h, a thousand times. The server is an ordinary one that
- * runs under `sovia run`, or not.
+/* A Redis client: a thousand times SET and GET over sovia.h. The server is an ordinary one, under
+ * `sovia run` or not.
  *
  *     redis PORT
  */

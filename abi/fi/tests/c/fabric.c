@@ -8,7 +8,7 @@ static void messages(void)
         size_t n = lengths[i];
         fill(out, n, side + (int)i);
         memset(in, 0, n);
-        /* With a tag and data. */
+        /* Sends with a tag and data. */
         OK(fi_trecv(ep, in, n, NULL, peer, 0xabcd0000 | i, 0, (void *)1));
         OK(fi_tsenddata(ep, out, n, NULL, 77 + i, peer, 0xabcd0000 | i, (void *)2));
         for (int seen = 0; seen != 3;) {
@@ -23,7 +23,8 @@ static void messages(void)
         }
         CHECK(is_filled(in, n, !side + (int)i));
         memset(in, 0, n);
-        /* Without, in pieces of other lengths at each end, and not awaited when it arrives. */
+        /* Sends without a tag, in pieces of other lengths at each end. The receive is posted after
+         * the message has arrived. */
         struct iovec from[] = {{out, n / 3}, {out + n / 3, n - n / 3}};
         struct iovec to[] = {{in, n / 2}, {in + n / 2, n / 4}, {in + n / 2 + n / 4, n - n / 2 - n / 4}};
         OK(fi_sendv(ep, from, NULL, 2, peer, (void *)2));
@@ -148,7 +149,7 @@ static void truncation(void)
         OK(fi_tsend(ep, out, n, NULL, peer, 3, (void *)2));
         struct fi_cq_tagged_entry entry;
         struct fi_cq_err_entry error = {0};
-        /* The sender is not told: its message has arrived. */
+        /* The sender gets no error, because its message has arrived. */
         for (int seen = 0; seen != 3;) {
             ssize_t got = fi_cq_read(cq, &entry, 1);
             if (got == 1) {
@@ -174,7 +175,7 @@ static void many(void)
     IS(told, least);
     struct iovec to = {in, 4000};
     struct fi_msg msg = {.msg_iov = &to, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = (void *)1};
-    /* Some come before the receive, some behind it. */
+    /* Some messages arrive before their receive is posted, some after it. */
     for (int i = 0; i < 3; i++) {
         memset(out, side * 100 + i, 500);
         OK(fi_inject(ep, out, 500, peer));
@@ -226,7 +227,7 @@ static void remote(void)
     }
     OK(fi_cntr_wait(counters[5], written + 6, -1));
     OK(fi_cntr_wait(counters[4], read + 6, -1));
-    /* Data for the target's queue. */
+    /* Writes with data for the target's queue. */
     OK(fi_writedata(ep, out, 50, NULL, 4711, peer, 0, 5, (void *)1));
     for (int seen = 0; seen != 3;) {
         struct fi_cq_tagged_entry entry = done();
@@ -310,7 +311,7 @@ static void atomics(void)
     IS(fi_close(&mr->fid), 0);
 }
 
-/* A send that is over when it has met its receive is not over before. */
+/* A send that completes when its message has matched a receive does not complete earlier. */
 static void delivery(void)
 {
     if (side == 0) {
@@ -330,7 +331,7 @@ static void delivery(void)
     meet();
 }
 
-/* A peer that makes no progress fills its queues, and all that was sent arrives. */
+/* A peer that makes no progress fills its queues. Everything that was sent arrives. */
 static void full(void)
 {
     int sent = 0, refused = 0;
@@ -379,7 +380,7 @@ static void addresses(void)
     IS(fi_av_remove(av, &number, 1, 0), -FI_EINVAL);
     IS(fi_av_lookup(av, number, found, &len), -FI_EINVAL);
     IS(fi_tinject(ep, "x", 1, number, 20), -FI_EINVAL);
-    /* An address that no endpoint has, and bytes that are none. */
+    /* An address without an endpoint, and bytes that are no address. */
     memcpy(other, peer_address, ADDRESS);
     other[30] ^= 1;
     IS(fi_av_insert(av, other, 1, &number, 0, NULL), 1);
@@ -405,7 +406,7 @@ static void waits(void)
     meet();
 }
 
-/* A forked child that ends takes nothing along. */
+/* The end of a forked child changes nothing for its parent. */
 static void forks(void)
 {
     pid_t child = fork();
@@ -423,7 +424,7 @@ static void forks(void)
     meet();
 }
 
-/* The last case: side 1 ends in the middle of everything. */
+/* The last case: side 1 is killed during transfers. */
 static void death(void)
 {
     if (side == 1) {

@@ -31,7 +31,7 @@ static void counters_of_regions(void)
         OK(fi_fetch_atomic(ep, &one, 1, NULL, &before, NULL, peer, 0, KEY, FI_UINT64, FI_SUM, NULL));
         done();
         IS(before, 1);
-        /* Not counted. */
+        /* Reads are not counted. */
         OK(fi_read(ep, in, 100000, NULL, peer, 0, KEY, NULL));
         IS(done().flags, FI_RMA | FI_READ);
     } else {
@@ -77,7 +77,7 @@ static void taken_back(void)
             fi_cntr_read(counters[0]);
         IS(fi_close(&mr->fid), 0);
         memcpy(copy, memory, MOST);
-        /* Another region with the key is another one. */
+        /* A new region with the same key is another region. */
         IS(fi_mr_reg(domain, in, MOST, FI_REMOTE_WRITE, 0, KEY, 0, &mr, NULL), 0);
         memset(in, 0, MOST);
         char whole;

@@ -1,4 +1,5 @@
-/* Prints what libfabric's headers say: sizes and places of fields. The test compares with Rust's. */
+/* Prints sizes and offsets of fields in libfabric's headers. The test compares them with those in
+ * Rust. */
 #include <stddef.h>
 #include <stdio.h>
 #include <rdma/fabric.h>

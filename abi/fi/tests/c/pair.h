@@ -1,5 +1,5 @@
-/* Two processes with an endpoint each, for programs of checks: `PROGRAM CASE...`, without a case all of them. The parent is
-   side 0. Prints a line for each case that is right. To be included once, by a program that calls `run`. */
+/* Runs two processes with an endpoint each: `PROGRAM CASE...`, without a case all cases. The parent is side 0. Prints
+   a line for each case that passes. To be included once, by a program that calls `run`. */
 #ifndef PAIR_H
 #define PAIR_H
 
@@ -38,7 +38,7 @@ static fi_addr_t peer;
 static char peer_address[ADDRESS];
 static unsigned char *out, *in;
 
-/* The case that runs. */
+/* Name of the running case. */
 static const char *current = "begin";
 
 static void fail(int line, const char *what, long got)
@@ -53,7 +53,7 @@ static void fail(int line, const char *what, long got)
         if (got_ != (long)(expected))                                                                                       \
             fail(__LINE__, #expression " is not " #expected, got_);                                                         \
     } while (0)
-/* A call that is made again while there is no room. */
+/* Repeats a call until there is room. */
 #define OK(call)                                                                                                            \
     do {                                                                                                                    \
         long ret_;                                                                                                          \
@@ -77,7 +77,7 @@ static int is_filled(const unsigned char *bytes, size_t n, int seed)
     return 1;
 }
 
-/* Both sides have come here; progress is made meanwhile. */
+/* Waits until both sides have come here, and makes progress meanwhile. */
 static void meet(void)
 {
     char byte = 1;
@@ -168,13 +168,14 @@ static void end(void)
     free(in);
 }
 
-/* A case. With the last one of a program side 1 may end. */
+/* A case. Side 1 may end in the last case of a program. */
 struct check {
     const char *name;
     void (*run)(void);
 };
 
-/* Runs the cases that the arguments name; the program's status. `ends` is the case in which side 1 ends, or null. */
+/* Runs the cases named by the arguments, and returns the program's status. `ends` is the case in which side 1 ends,
+ * or null. */
 static int run(const struct check *cases, size_t count, void (*ends)(void), int argc, char **argv)
 {
     int sockets[2];

@@ -40,9 +40,9 @@ static struct {
     unsigned char address[N][64];
     atomic_int arrived[4];
     atomic_int dead[N], finished[N];
-    /* Steps of all processes: operations that have ended, and meetings. */
+    /* Steps of all processes: completed operations, and meetings. */
     atomic_ulong steps;
-    /* Successful additions, of one process to another one's count. */
+    /* Successful additions of one process to another one's count. */
     atomic_ullong added[N][N];
 } *all;
 
@@ -75,7 +75,7 @@ static void fail(int line, const char *what, long got)
             fail(__LINE__, #expression " is not " #expected, got_);                                                         \
     } while (0)
 
-/* The message of that number from one process to another. */
+/* Returns the length of message `i` from one process to another. */
 static size_t length_of(int from, int to, int i)
 {
     uint64_t x = fixed(from, to, i, 1);
@@ -102,7 +102,7 @@ enum what { RECEIVE, SEND, REMOTE, PROBE };
 struct operation {
     enum what what;
     int is_used, peer, number;
-    /* Of a receive: how many were posted before it; whether it has been cancelled. */
+    /* For a receive: its position in the order of posts, and whether it has been cancelled. */
     long posted;
     int is_cancelled;
     unsigned char *bytes;
@@ -112,7 +112,8 @@ static enum { WRITING, READING, ADDING } remote_does;
 static size_t remote_len;
 static uint64_t remote_seed, remote_before;
 static long receives_posted;
-/* How many messages each process has been sent, and the receive that each of its own has met, by number. */
+/* Number of messages sent to each process; and for each message to this process, the receive that matched
+ * it. */
 static int sent[N], left_to_send, came[N], left_to_come;
 static long met[N][EACH];
 
@@ -125,7 +126,7 @@ static struct fid_ep *ep;
 static struct fid_mr *mr;
 static unsigned char *memory;
 
-/* A process that has died, or is to die, may be the reason for an error. */
+/* Returns true if `process` has died or will die, and so may be the reason for an error. */
 static int may_fail(int peer) { return peer == victim; }
 
 static void check_error(const struct fi_cq_err_entry *error, const struct operation *operation)
@@ -137,7 +138,7 @@ static void check_error(const struct fi_cq_err_entry *error, const struct operat
     } else {
         if (error->err != FI_ECONNRESET && error->err != FI_EHOSTUNREACH)
             fail(__LINE__, "an error that no death explains", error->err);
-        /* A receive of any source may have met a message of the dead process. */
+        /* A receive from any source may have matched a message of the dead process. */
         CHECK(victim >= 0 && (may_fail(operation->peer) || (operation->what == RECEIVE && operation->peer < 0)));
     }
 }
@@ -192,7 +193,7 @@ static void watch(int signal)
     alarm(WATCHDOG);
 }
 
-/* Takes in what has ended; whether there was anything. */
+/* Handles completed operations. Returns true if there were any. */
 static int progress(void)
 {
     struct fi_cq_tagged_entry entry;
@@ -205,7 +206,7 @@ static int progress(void)
         IS(fi_cq_readerr(cq, &error, 0), 1);
         struct operation *operation = error.op_context;
         if (operation == NULL) {
-            /* An injected message has no context. Only the dead process may not have got it. */
+            /* An injected message has no context. Only a message to the dead process may fail. */
             struct operation injected = {.what = SEND, .peer = victim};
             check_error(&error, &injected);
             return 1;
@@ -306,7 +307,7 @@ static void begin_probe(void)
     probe.is_used = fi_trecvmsg(ep, &msg, FI_PEEK) == 0;
 }
 
-/* All that live have come here; progress is made meanwhile. */
+/* Waits until all living processes have come here, and makes progress meanwhile. */
 static void meet(int where)
 {
     all->arrived[where]++;
@@ -400,7 +401,7 @@ static void one_process(void)
     }
     all->finished[me] = 1;
     meet(2);
-    /* Messages of one tag have met receives in the order in which both were posted. */
+    /* Messages with one tag must match receives in the order of both posts. */
     for (int from = 0; from < N; from++) {
         long last[CLASSES] = {0};
         for (int i = 0; i < EACH; i++) {
@@ -415,7 +416,7 @@ static void one_process(void)
     memcpy(&count, memory + N * SLOT, sizeof count);
     for (int i = 0; i < N; i++)
         expected += all->added[i][me];
-    /* The dead process may have added once more than it knew. */
+    /* The dead process may have added once more than it recorded. */
     CHECK(count == expected || (victim >= 0 && count == expected + 1));
     meet(3);
     IS(fi_close(&mr->fid), 0);
@@ -444,8 +445,8 @@ static int one_round(void)
             setenv("SOVIA_DIRECT", "off", 1);
     }
     setenv("FI_SOVIA_PLACE", by_emp ? "udp:127.0.0.1:0" : "off", 1);
-    /* Tries find a dead process, here in about a minute. A live one has the processor more often than that. A process whose last
-       acknowledgement was lost when the peer had ended gives up by tries as well. */
+    /* Repeated tries find a dead process, here in about a minute; a live one runs more often than that. A process
+       also gives up by tries if its last acknowledgement was lost after the peer had ended. */
     setenv("FI_SOVIA_TRIES", "60", 1);
     if (faults) {
         snprintf(text, sizeof text, "%d:%llu", faults, (unsigned long long)(round_seed & 0xffff));
@@ -463,7 +464,7 @@ static int one_round(void)
     int left = N, is_right = 1;
     while (left > 0) {
         if (acts == 1) {
-            /* Which one has ended is not forgotten before it is waited for. */
+            /* An ended process keeps its id until it has been waited for. */
             pid_t process = processes[chance(N)];
             if (process > 0) {
                 kill(process, SIGSTOP);

@@ -19,7 +19,7 @@
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
-/* A call that fails, with that errno. */
+/* Checks that a call fails with this errno. */
 #define FAILS(call, number)                                                                        \
     do {                                                                                           \
         errno = 0;                                                                                 \
@@ -58,7 +58,7 @@ static inline int option(int fd, int level, int name) {
     return value;
 }
 
-/* Small messages both ways, so that a pair that can has met. */
+/* Exchanges small messages until the pair has met, if it can. */
 static inline void warm(struct pair pair) {
     char byte = 'w';
     for (int i = 0; i < 50; i++) {

@@ -68,7 +68,7 @@ static void protocols(void) {
         for (int k = 0; k < 7; k++)
             FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, bad[k], strlen(bad[k])), EINVAL);
         FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, NULL, 4), EFAULT);
-        /* Of one end only, with the text's end and without it. */
+        /* Set the option on one end, with and without the text's final zero byte. */
         CHECK(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, good[i], strlen(good[i]) + i % 2) == 0);
         warm(pair);
         CHECK(option(pair.one, SOL_SOVIA, SOV_ON_VIA) == 1);
@@ -87,7 +87,7 @@ static void protocols(void) {
     }
 }
 
-/* This process's threads. */
+/* Returns the number of this process's threads. */
 static int threads(void) {
     char line[256];
     int count = 0;
@@ -99,7 +99,7 @@ static int threads(void) {
     return count;
 }
 
-/* Waits for that many: others of the library's come and go. */
+/* Waits for this number, because other threads of the library start and end. */
 static void await_threads(int count) {
     for (int tries = 0; threads() != count; tries++) {
         CHECK(tries < 10000);
@@ -107,10 +107,10 @@ static void await_threads(int count) {
     }
 }
 
-/* A stream that asks for it has its messages handled by a thread, another one by its calls. */
+/* With the option `handler`, a thread handles a stream's messages; otherwise the calls do. */
 static void handlers(void) {
     struct pair single = warmed();
-    /* This one, and the one that watches the anchors. */
+    /* The main thread, and the thread that watches the kernel sockets. */
     await_threads(2);
     for (int i = 0; i < 4; i++) {
         const char *text = i < 2 ? "handler" : "notify";
@@ -119,7 +119,7 @@ static void handlers(void) {
         CHECK(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, text, strlen(text)) == 0);
         warm(pair);
         CHECK(option(pair.one, SOL_SOVIA, SOV_ON_VIA) == 1);
-        /* One for all; the callbacks have one more. */
+        /* One thread handles all streams; callbacks add one more. */
         await_threads(3 + i / 2);
         CHECK(sov_send(pair.other, "m", 1, 0) == 1 && sov_recv(pair.one, &byte, 1, 0) == 1);
         CHECK(sov_send(pair.one, "n", 1, 0) == 1 && sov_recv(pair.other, &byte, 1, 0) == 1 && byte == 'n');
@@ -161,7 +161,7 @@ static void windows_that_differ(void) {
     }
 }
 
-/* A stream that leaves its VI is an ordinary one, with every byte in its place. */
+/* A stream that leaves its VI becomes an ordinary one, with every byte in its place. */
 static void to_tcp(void) {
     struct pair pair = warmed();
     char buffer[16];
@@ -219,7 +219,7 @@ static void waiting(void) {
     end(plain);
 }
 
-/* An instance that is libc's does not know of memory: streams in it are on TCP. */
+/* libc's epoll instances do not see bytes in shared memory, so their streams move to TCP. */
 static void foreign_epoll(void) {
     struct pair pair = warmed();
     int epoll = epoll_create1(0);
@@ -235,7 +235,7 @@ static void foreign_epoll(void) {
 int main(void) {
     types();
     options();
-    /* First: the threads that it counts stay. */
+    /* Run first, because the threads that it counts stay. */
     handlers();
     protocols();
     windows_that_differ();

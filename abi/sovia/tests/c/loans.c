@@ -1,4 +1,4 @@
-/* Lent buffers, used as they should be and as they should not. */
+/* Lent buffers, in correct use and in misuse. */
 #include "check.h"
 #include <sys/wait.h>
 
@@ -38,13 +38,13 @@ static void misuse(void) {
     end(pair);
 }
 
-/* Another stream's buffer is not taken. */
+/* A buffer of another stream is refused. */
 static void strangers(void) {
     struct pair one = warmed(), other = warmed();
     char *buffer = sov_lend(one.one, 1000);
     CHECK(sov_in_place(buffer) == 1);
     FAILS(sov_commit(other.one, buffer, 1000, 0), EBADF);
-    /* Nor one that lies elsewhere, also if the number has come to be another stream's. */
+    /* So is a buffer in ordinary memory, even if another stream now has the descriptor number. */
     char *first = sov_lend(one.one, 1000), *second = sov_lend(one.one, 1000);
     CHECK(sov_in_place(first) == 1 && sov_in_place(second) == 0);
     FAILS(sov_commit(other.one, second, 1000, 0), EBADF);
@@ -68,7 +68,7 @@ static void strangers(void) {
     end(later);
 }
 
-/* A child's copy of its parent's buffers is no buffer. */
+/* A forked child has none of its parent's buffers. */
 static void forked(void) {
     struct pair pair = warmed();
     char *buffer = sov_lend(pair.one, 1000);
@@ -85,7 +85,7 @@ static void forked(void) {
     end(pair);
 }
 
-/* Whatever there is no buffer for stays in the stream. */
+/* Bytes that no buffer can hold stay in the stream. */
 static void no_buffers_left(size_t size) {
     static const void *out[5000];
     struct pair pair = warmed();
@@ -131,7 +131,7 @@ static void in_turn(void) {
         size_t size = sizes[round % 8];
         unsigned char *buffer = sov_lend(pair.one, size);
         CHECK(buffer && sov_in_place(buffer) == 1);
-        /* Another's turn comes first; while a place is lent it may have to go another way. */
+        /* Another send comes first. While a buffer is on loan, that send may take another path. */
         size_t before = sizes[round * 5 % 8];
         fill(bytes, before, round);
         CHECK(sov_send(pair.one, bytes, before, 0) == (ssize_t)before);
@@ -157,7 +157,7 @@ static void in_turn(void) {
     end(pair);
 }
 
-/* While a message is borrowed, others come and go; it stays as it is. */
+/* A borrowed message does not change while other messages are sent and received. */
 static void held_for_long(void) {
     struct pair pair = warmed();
     static unsigned char bytes[8192];
@@ -184,7 +184,7 @@ static void held_for_long(void) {
     end(pair);
 }
 
-/* Streams close under their buffers, and others take their places. */
+/* Streams close while their buffers are on loan, and other streams use the same slots. */
 static void closed_under_buffers(void) {
     for (unsigned round = 0; round < 50; round++) {
         struct pair pair = warmed(), next;
@@ -213,7 +213,7 @@ static void closed_under_buffers(void) {
     }
 }
 
-/* The stream leaves its VI while its buffers are out. */
+/* The stream leaves its VI while its buffers are on loan. */
 static void to_tcp_under_buffers(void) {
     for (int side = 0; side < 2; side++) {
         struct pair pair = warmed();
@@ -238,7 +238,7 @@ static void to_tcp_under_buffers(void) {
         CHECK(sov_recv(pair.other, bytes, 5000, MSG_WAITALL) == 5000 && filled(bytes, 5000, 5));
         CHECK(sov_recv(pair.other, bytes, 4000, MSG_WAITALL) == 4000 && filled(bytes, 4000, 3));
         CHECK(option(side ? pair.one : pair.other, SOL_SOVIA, SOV_ON_VIA) == 0);
-        /* On TCP the same calls do the same. */
+        /* On TCP the same calls have the same results. */
         lent = sov_lend(pair.one, 4000);
         CHECK(lent && sov_in_place(lent) == 0);
         fill(lent, 4000, 6);
@@ -256,7 +256,7 @@ static void to_tcp_under_buffers(void) {
     }
 }
 
-/* Full: a commit stops, keeps its place, and goes on. */
+/* On a full stream, a commit stops, keeps the buffer, and continues later. */
 static void nonblocking(int on_via) {
     struct pair pair = on_via ? warmed() : connected(SOCK_STREAM);
     static unsigned char bytes[SOV_LEND_MAX];
@@ -276,7 +276,7 @@ static void nonblocking(int on_via) {
     CHECK(errno == EAGAIN && sent > 20);
     for (unsigned got = 0; got <= sent; got++) {
         for (size_t done = 0; done < 50000;) {
-            /* The last message has gone in part only: its sender is asked to go on. */
+            /* Only a part of the last message has been sent. Repeat the commit. */
             ssize_t n = sov_recv(pair.other, bytes + done, 50000 - done, got < sent ? 0 : MSG_DONTWAIT);
             if (n < 0) {
                 CHECK(errno == EAGAIN);
@@ -292,7 +292,7 @@ static void nonblocking(int on_via) {
     end(pair);
 }
 
-/* More than there is room to note. */
+/* More buffers than the table of loans can hold. */
 static void thousands(void) {
     struct pair pair = connected(SOCK_STREAM);
     static void *out[5000];

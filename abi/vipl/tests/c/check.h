@@ -10,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One for the program, however many files it is made of. */
+/* Defined once in a program of several files. */
 __attribute__((weak)) int failures;
 
-/* The call returns this code. */
+/* Checks that the call returns this code. */
 #define RETURNS(code, call)                                                                      \
     do {                                                                                         \
         VIP_RETURN got_ = (call);                                                                \
@@ -49,7 +49,7 @@ typedef union {
     unsigned char room[sizeof(VIP_NET_ADDRESS) + 256];
 } address_t;
 
-/* This NIC's address under a discriminator. */
+/* Fills in this NIC's address with a discriminator. */
 static VIP_NET_ADDRESS *address(address_t *a, VIP_NIC_HANDLE nic, const char *discriminator)
 {
     VIP_NIC_ATTRIBUTES attributes;
@@ -68,7 +68,7 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Waits for at most ten seconds until something holds. */
+/* Waits at most ten seconds until a condition holds. */
 #define SOON(condition)                                                                          \
     do {                                                                                         \
         int tries_ = 0;                                                                          \

@@ -1,4 +1,4 @@
-/* A process that has a NIC forks; the child opens its own and connects to its parent. */
+/* A process with a NIC forks. The child opens its own NIC and connects to its parent. */
 #define _DEFAULT_SOURCE
 #include "check.h"
 

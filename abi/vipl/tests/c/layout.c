@@ -1,4 +1,4 @@
-/* Prints what vipl.h says: sizes, places of fields, values. The test compares with Rust's. */
+/* Prints sizes, offsets of fields, and values in vipl.h. The test compares them with those in Rust. */
 #include <vipl.h>
 
 #include <stdio.h>

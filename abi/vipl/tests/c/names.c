@@ -34,7 +34,8 @@ void fill_in(calls_t *calls)
     calls->request = VipConnectRequest;
 }
 
-/* The best level of the specification's that a NIC has, whatever else it says of itself. */
+/* Returns the highest reliability level of the specification that a NIC has, whatever else it
+ * reports. */
 VIP_RELIABILITY_LEVEL level(const VIP_NIC_ATTRIBUTES *nic)
 {
     VIP_RELIABILITY_LEVEL base = nic->ReliabilityLevelSupport & VIP_BASE_SERVICES;
@@ -55,7 +56,7 @@ void say(struct _VIP_ERROR_DESCRIPTOR *error, enum _VIP_ERROR_CODE *code,
     *resource = error->ResourceCode;
 }
 
-/* An address that is no more than a variable. */
+/* An address in a plain variable. */
 VIP_RETURN ask(VIP_VI_HANDLE vi, VIP_NIC_ATTRIBUTES *nic, const char *service)
 {
     VIP_NET_ADDRESS address;

@@ -37,7 +37,7 @@
 #define SPINS 2000
 #define PATIENCE 20000
 
-/* In the immediate data's high byte; the rest is a length or a count. */
+/* Kinds in the immediate data's high byte. The other bytes hold a length or a count. */
 #define K_DATA 1
 #define K_CREDIT 2
 #define K_CLEAR 3
@@ -86,7 +86,7 @@ void check(VIP_RETURN rc, const char *what, int line)
 
 void error_handler(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e)
 {
-    /* The peer may be gone before this side has disconnected. */
+    /* The peer may have ended before this side has disconnected. */
     if (e->ErrorCode == VIP_ERROR_CONN_LOST) return;
     fprintf(stdout, "node %d: error %d of %s\n", *(int *)context, (int)e->ErrorCode, DEVICE);
     exit(1);
@@ -106,7 +106,7 @@ void post_recv(int i)
     CHECK(VipPostRecv(vi, d, pool_handle));
 }
 
-/* The next entry of a completion queue: polled for, then waited for. */
+/* Takes the next entry of a completion queue: first polls, then waits. */
 int next_entry(VIP_CQ_HANDLE cq)
 {
     VIP_VI_HANDLE which;
@@ -153,7 +153,8 @@ void post_send(slot_t *s, VIP_UINT32 imm, VIP_UINT32 len)
     CHECK(VipPostSend(vi, d, pool_handle));
 }
 
-/* A receive is used up. Credits go back half of them at a time, on receives kept free for that. */
+/* Records that a receive was used up. Half of all credits are returned at a time, in messages for
+ * which receives are kept free. */
 void give_back(int i)
 {
     post_recv(i);
@@ -162,7 +163,7 @@ void give_back(int i)
     owed = 0;
 }
 
-/* Takes what comes next. */
+/* Handles the next message. */
 void progress()
 {
     VIP_DESCRIPTOR *d;
@@ -349,7 +350,7 @@ void mp_init(char *hosts, char *peer, int discrim)
 void mp_finish()
 {
     char bye = 0;
-    /* Neither node leaves before the other has everything. */
+    /* Neither node ends before the other has everything. */
     if (mynode) mp_send(&bye, 1);
     mp_recv(&bye, 1);
     if (!mynode) mp_send(&bye, 1);
@@ -393,7 +394,7 @@ int main(int argc, char **argv)
             verify(in, sizes[n], seed + !mynode);
             if (!mynode) mp_send(out, sizes[n]);
         }
-    /* Both ways at once: as many as there are always credits for. */
+    /* Sends both ways at once, as many messages as there are always credits for. */
     for (round = 0; round < 50; round++) {
         for (i = 0; i <= CREDITS / 2; i++) {
             fill(out, 100 + i, round + i);

@@ -1,6 +1,7 @@
 /*
- * A first program: `pingpong -s NAME` and `pingpong NAME` send 1000 messages back and forth. In the
- * C of 1999 that is C++ too, and as programs of VIA's time were: it takes back all that it made.
+ * A first program: `pingpong -s NAME` and `pingpong NAME` send 1000 messages back and forth.
+ * Written in C of 1999 that is also C++. Like programs of VIA's time, it destroys everything that
+ * it has created.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +77,7 @@ int main(int argc, char **argv)
     wanted.Ptag = tag;
     MUST(VipCreateVi(nic, &wanted, NULL, NULL, &vi));
 
-    /* Before the connection is there, so that the first message finds it. */
+    /* Post the receive before the connection exists, so that the first message finds it. */
     describe(in, received, handle);
     MUST(VipPostRecv(vi, in, handle));
     address(&own, &about, server ? name : "");
@@ -107,7 +108,7 @@ int main(int argc, char **argv)
     }
 
     MUST(VipDisconnect(vi));
-    /* The receive that is still posted comes back. */
+    /* The receive that is still posted is flushed. */
     do
         VipRecvDone(vi, &done);
     while (done != NULL);

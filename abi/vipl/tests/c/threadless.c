@@ -25,7 +25,7 @@ static void tell(int what)
 
 static void *nothing(void *own) { return own; }
 
-/* No thread from now on, and none until `again`. */
+/* Forbids new threads until `threads_again`. */
 static void no_more_threads(void)
 {
     pthread_t t;
@@ -63,7 +63,7 @@ static void send(void)
     MUST(VIP_SUCCESS, VipSendWait(a, SECONDS(20), &d));
 }
 
-/* Calls what would wait for ever if the caller held anything of this VI's. */
+/* Makes calls that would wait for ever if the caller held a lock of this VI. */
 static void on_recv(VIP_PVOID context, VIP_NIC_HANDLE n, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *d)
 {
     VIP_DESCRIPTOR *other;
@@ -97,7 +97,7 @@ static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e)
     tell(100);
 }
 
-/* Destroys what it is called for. */
+/* Destroys the VI of the callback. */
 static void ends(VIP_PVOID context, VIP_NIC_HANDLE n, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *d)
 {
     (void)context, (void)n, (void)d;
@@ -113,7 +113,7 @@ static void late(VIP_PVOID context, VIP_NIC_HANDLE n, VIP_VI_HANDLE vi, VIP_DESC
     tell(300);
 }
 
-/* Two VIs of this process, the second on a completion queue if it is given. */
+/* Connects two VIs of this process, the second one on a completion queue if it is given. */
 static void connect_both(VIP_CQ_HANDLE on)
 {
     address_t one, two;
@@ -141,7 +141,7 @@ int main(void)
     VIP_DESCRIPTOR *d;
     VIP_EVENT_HANDLE event = NULL;
     home = pthread_self();
-    /* The superuser has no limits. While there is one thread: glibc waits for those that just end. */
+    /* Root has no limits. Wait for one thread: glibc waits for threads that are just ending. */
     if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) return 77;
     setvbuf(stdout, NULL, _IOLBF, 0);
     MUST(VIP_SUCCESS, VipOpenNic("VINIC", &nic));
@@ -155,7 +155,7 @@ int main(void)
     MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &idle));
     no_more_threads();
 
-    /* A completion queue: while the program looks, while it waits, and in order. */
+    /* Entries of a completion queue: while the program polls, while it waits, and in order. */
     for (int i = 1; i <= 4; i++) {
         RETURNS(VIP_SUCCESS, VipPostRecv(b, descriptor(i), mem));
         RETURNS(VIP_SUCCESS, VipCQNotify(cq, (VIP_PVOID)(intptr_t)i, on_entry));
@@ -168,7 +168,7 @@ int main(void)
     send();
     RETURNS(VIP_TIMEOUT, VipCQWait(cq, 1200, &vi, NULL));
     HOLDS(tells == 5 && told[4] == 5);
-    /* Its event needs no thread. */
+    /* The queue's event needs no thread. */
     MUST(VIP_SUCCESS, VipAddTagCQ(cq, &event, 1, 0));
     RETURNS(VIP_SUCCESS, VipPostRecv(b, descriptor(1), mem));
     send();
@@ -178,7 +178,7 @@ int main(void)
     RETURNS(VIP_SUCCESS, VipRecvDone(b, &d));
     disconnect_both();
 
-    /* A receive queue: found by the engine, by the program itself, or there already. */
+    /* Entries of a receive queue: found by the engine, by the program, or present before. */
     a = a1, b = b1;
     tells = 0;
     for (int i = 1; i <= 8; i++) RETURNS(VIP_SUCCESS, VipPostRecv(b, descriptor(i), mem));
@@ -196,7 +196,7 @@ int main(void)
     RETURNS(VIP_SUCCESS, VipPostRecv(a, (VIP_DESCRIPTOR *)(memory + 1), mem));
     SOON(VipSendDone(a, &d) == VIP_DESCRIPTOR_ERROR && tells == 1);
     HOLDS(told[0] == 100);
-    /* A callback that destroys its VI; by the call that flushes what it is called for. */
+    /* A callback destroys its VI during the call that flushes the callback's descriptor. */
     tells = 0;
     RETURNS(VIP_SUCCESS, VipPostRecv(idle, descriptor(20), mem));
     RETURNS(VIP_SUCCESS, VipRecvNotify(idle, NULL, ends));
@@ -204,7 +204,7 @@ int main(void)
     HOLDS(tells == 1 && told[0] == 200);
     RETURNS(VIP_INVALID_PARAMETER, VipDisconnect(idle));
 
-    /* Once there are threads again, one tells, and the program need not call. */
+    /* Once threads are possible again, a thread runs callbacks, and the program need not call. */
     tells = 0;
     RETURNS(VIP_SUCCESS, VipRecvNotify(b, NULL, late));
     MUST(VIP_SUCCESS, VipPostSend(a, descriptor(0), mem));

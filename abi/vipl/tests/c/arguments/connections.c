@@ -4,7 +4,7 @@
 void connections(void)
 {
     address_t here, there;
-    /* This program may run twice at a time. */
+    /* This program may run twice at the same time. */
     char me[24];
     snprintf(me, sizeof me, "me, %d", (int)getpid());
     VIP_NET_ADDRESS *local = address(&here, nic, me);
@@ -65,7 +65,7 @@ void connections(void)
     odd.net.HostAddress[0] ^= 0x40;
     RETURNS(VIP_NO_MATCH, VipConnectRequest(vi, local, &odd.net, 1000, &a));
 
-    /* While a request is on its way. */
+    /* A request is under way. */
     VIP_VI_STATE state;
     VIP_VI_HANDLE v;
     MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &v));

@@ -1,4 +1,4 @@
-/* Every function, with every kind of argument that it must refuse. No peer is needed. */
+/* Calls every function with every kind of argument that it must refuse. No peer is needed. */
 #include "arguments.h"
 
 VIP_NIC_HANDLE nic, other;

@@ -1,4 +1,4 @@
-/* NICs, name service, and the functions of management. */
+/* NICs, the name service, and management functions. */
 #include "arguments.h"
 
 void nics(void)
@@ -23,7 +23,7 @@ void nics(void)
         RETURNS(VIP_SUCCESS, VipQueryNic(n, &a));
         HOLDS(strcmp(a.Name, this) == 0);
         HOLDS(a.NicAddressLen >= 1 && a.NicAddressLen < 64);
-        /* All of them are one. */
+        /* All names mean the same NIC. */
         if (i == 0) memcpy(first, a.LocalNicAddress, a.NicAddressLen);
         HOLDS(memcmp(first, a.LocalNicAddress, a.NicAddressLen) == 0);
         RETURNS(VIP_SUCCESS, VipCloseNic(n));

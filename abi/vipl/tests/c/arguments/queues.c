@@ -35,7 +35,7 @@ void queues(void)
     RETURNS(VIP_INVALID_PARAMETER, VipCQNotify(cq, NULL, NULL));
     WITH_STRANGERS(cq, VipDestroyCQ(it));
     RETURNS(VIP_SUCCESS, VipDestroyCQ(c));
-    /* Nothing works on one that is gone. */
+    /* All calls on a destroyed queue fail. */
     VIP_EVENT_HANDLE event = NULL;
     RETURNS(VIP_INVALID_PARAMETER, VipDestroyCQ(c));
     RETURNS(VIP_INVALID_PARAMETER, VipResizeCQ(c, 64));
@@ -47,7 +47,7 @@ void queues(void)
     HOLDS(event == NULL);
 }
 
-/* A completion queue is not made smaller than what is in it. */
+/* A completion queue cannot become smaller than the number of its entries. */
 void full_completion_queue(void)
 {
     VIP_VI_HANDLE v;
@@ -104,7 +104,7 @@ void tags(void)
         HOLDS(poll(&poll_event, 1, 0) == 0);
     }
     RETURNS(VIP_TIMEOUT, VipCQWait(cq, 20, &v, &recv));
-    /* A callback takes its entry, and leaves the next to the event. */
+    /* A callback takes its entry, and the event reports the next one. */
     VIP_VI_HANDLE noted = NULL;
     RETURNS(VIP_SUCCESS, VipCQNotify(cq, &noted, notes_vi));
     MUST(VIP_SUCCESS, VipPostRecv(vi, descriptor(0), mem));

@@ -71,7 +71,7 @@ void regions(void)
     a.EnableRdmaWrite = 0;
     RETURNS(VIP_SUCCESS, VipSetMemAttributes(nic, memory, h, &a));
     RETURNS(VIP_SUCCESS, VipQueryMem(nic, memory, h, &a));
-    /* No tag is the first that was created. */
+    /* NULL as a tag means the first tag that was created. */
     HOLDS(a.Ptag == first && !a.EnableRdmaWrite);
     RETURNS(VIP_ERROR_RESOURCE, VipDestroyPtag(nic, first));
     a.Ptag = p;
@@ -100,7 +100,7 @@ void regions(void)
     RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(nic, memory, h));
     RETURNS(VIP_INVALID_PARAMETER, VipQueryMem(nic, memory, h, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(nic, memory, h, &a));
-    /* Twice the same memory, the second time for what follows. */
+    /* Register the same memory twice; the tests below use the second region. */
     MUST(VIP_SUCCESS, VipRegisterMem(nic, memory, LENGTH, NULL, &h));
     MUST(VIP_SUCCESS, VipRegisterMem(nic, memory, LENGTH, NULL, &mem));
     HOLDS(h != mem);

@@ -1,15 +1,15 @@
-/* Functions that several threads are in at the same time. */
+/* Functions that several threads call at the same time. */
 #include "arguments.h"
 
-/* Waits for a receive that never comes, and returns what the wait returns. */
+/* Waits for a receive that never completes, and returns the result of the wait. */
 static void *waits(void *it)
 {
     VIP_DESCRIPTOR *got;
     return (void *)(long)VipRecvWait((VIP_VI_HANDLE)it, VIP_INFINITE, &got);
 }
 
-/* A VI for whose receive a thread waits cannot be destroyed. A thread that comes too late finds no VI: then once more, with a longer
-   pause. */
+/* A VI cannot be destroyed while a thread waits for its receive. If the thread comes too late, it finds no VI. Then
+   the test repeats with a longer pause. */
 static void waited_for(void)
 {
     pthread_t thread;
@@ -69,7 +69,7 @@ void threads(void)
     for (int i = 0; i < 2000; i++) {
         VIP_VI_HANDLE v;
         VIP_RETURN ended;
-        /* A thread may just be in a wait: then the call returns VIP_ERROR_RESOURCE. */
+        /* A thread may be in a wait. Then the call returns VIP_ERROR_RESOURCE. */
         while ((ended = VipDestroyVi(shared)) == VIP_ERROR_RESOURCE) {}
         HOLDS(ended == VIP_SUCCESS);
         MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &v));

@@ -48,7 +48,7 @@ void transfers(void)
     EMPTY(VipSendWait(vi, VIP_INFINITE, &got));
     EMPTY(VipRecvWait(vi, VIP_INFINITE, &got));
 
-    /* Receives that are posted before connecting, and flushed. */
+    /* Receives that are posted before the connection, and then flushed. */
     d->CS.Status = VIP_STATUS_DONE;
     RETURNS(VIP_SUCCESS, VipPostRecv(vi, d, mem));
     RETURNS(VIP_SUCCESS, VipPostRecv(vi, descriptor(1), mem));
@@ -112,7 +112,7 @@ void full_queue(void)
     free(all);
 }
 
-/* A callback may end what it is called for. */
+/* A callback may destroy its own VI. */
 static VIP_VI_HANDLE volatile ended;
 static void ends_vi(VIP_PVOID c, VIP_NIC_HANDLE n, VIP_VI_HANDLE v, VIP_DESCRIPTOR *d)
 {
@@ -131,6 +131,6 @@ void callbacks(void)
     for (int i = 0; i < 3; i++) RETURNS(VIP_SUCCESS, VipRecvNotify(v, NULL, ends_vi));
     RETURNS(VIP_SUCCESS, VipDisconnect(v));
     SOON(ended == v);
-    /* The other two calls find that it is gone, or do not come. */
+    /* The other two callbacks find no VI, or do not run. */
     pause_ms(20);
 }

@@ -1,4 +1,4 @@
-/* VIs: making, asking, destroying. */
+/* VIs: creating, querying, destroying. */
 #include "arguments.h"
 
 void vis(void)
@@ -34,7 +34,7 @@ void vis(void)
     a.MaxTransferSize = n.MaxTransferSize + 1;
     RETURNS(VIP_INVALID_MTU, VipCreateVi(nic, &a, NULL, NULL, &v));
     a.MaxTransferSize = 4096;
-    /* Reads do not go with every level. */
+    /* Not every reliability level supports reads. */
     for (int level = 1; level <= 4; level *= 2) {
         if (!(n.ReliabilityLevelSupport & level) || n.RDMAReadSupport & level) continue;
         a.ReliabilityLevel = (VIP_RELIABILITY_LEVEL)level;
@@ -95,7 +95,7 @@ void vis(void)
     RETURNS(VIP_INVALID_PARAMETER, VipDestroyVi(v));
     HOLDS(VipGetUserData(v) == NULL);
     WITH_STRANGERS(v, VipDestroyVi(it));
-    /* Nothing works on one that is gone. */
+    /* All calls on a destroyed VI fail. */
     VIP_DESCRIPTOR *none;
     RETURNS(VIP_INVALID_PARAMETER, VipQueryVi(v, &state, NULL, NULL, NULL));
     RETURNS(VIP_INVALID_PARAMETER, VipSetViAttributes(v, &a));

@@ -1,4 +1,4 @@
-/* How a connection comes about, or does not. */
+/* How connections are established, or fail. */
 #include "end.h"
 
 static void rejecting(void)
@@ -44,7 +44,7 @@ static void mismatching(void)
     close_end(&e);
 }
 
-/* A request is accepted at the third try: the first VI is connected already, the second is of
+/* A request is accepted at the third try: the first VI is connected already, and the second has
    another size. */
 static void accepting_with_another(void)
 {
@@ -85,7 +85,7 @@ static void accepting_with_another(void)
         MUST(VIP_SUCCESS, try_connect(&e));
         say(&e, 60, "here", 4);
         pause_ms(50);
-        /* The server does not accept this one in time. */
+        /* The server does not accept this request in time. */
         VIP_RETURN got = VIP_NO_MATCH;
         MUST(VIP_SUCCESS, VipCreateVi(e.nic, &e.attributes, NULL, NULL, &other));
         for (int tries = 0; got == VIP_NO_MATCH && tries < 20000; tries++) {
@@ -96,7 +96,7 @@ static void accepting_with_another(void)
         RETURNS(VIP_SUCCESS, VipDestroyVi(other));
     }
     if (server) {
-        /* The requester has given up: the handle goes, and nothing is left to be rejected. */
+        /* The requester has given up. The handle becomes invalid, and there is nothing to reject. */
         VIP_CONN_HANDLE c;
         MUST(VIP_SUCCESS, VipConnectWait(e.nic, &e.local.net, SECONDS(20), NULL, NULL, &c));
         pause_ms(200);
@@ -110,8 +110,8 @@ static void accepting_with_another(void)
     close_end(&e);
 }
 
-/* There is none to be had: what programs leave in the field keeps no two VIs apart, and is reported
-   to no program. */
+/* There is no quality of service. QoS values that programs leave in the field do not keep two VIs
+   apart, and are never reported. */
 static void quality_of_service(void)
 {
     end_t e = {0};
@@ -143,7 +143,7 @@ static void quality_of_service(void)
     close_end(&e);
 }
 
-/* Neither waits for the other. */
+/* Neither side waits for the other. */
 static void peers(void)
 {
     end_t e = {0};
@@ -182,7 +182,7 @@ static void peers(void)
     close_end(&e);
 }
 
-/* An address that is a plain variable has room for the longest discriminator that there is. */
+/* An address in a plain variable has room for the longest possible discriminator. */
 static void plain_address(void)
 {
     end_t e = {0};

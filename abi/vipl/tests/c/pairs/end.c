@@ -19,7 +19,7 @@ void address_there(end_t *e, const char *discriminator)
     address_t own;
     VIP_NET_ADDRESS *there = address(&e->remote, e->nic, "");
     RETURNS(VIP_SUCCESS, VipNSInit(e->nic, NULL));
-    /* A host that has no such name in the file is both ends' own. */
+    /* A name that the file does not have means the host of both ends. */
     if (VipNSGetHostByName(e->nic, server ? "client" : "server", there, 0) != VIP_SUCCESS)
         memcpy(there, address(&own, e->nic, ""), sizeof own);
     there->DiscriminatorLen = (VIP_UINT16)strlen(discriminator);
@@ -31,7 +31,7 @@ void open_end(end_t *e, VIP_CQ_HANDLE send, VIP_CQ_HANDLE recv)
 {
     VIP_MEM_ATTRIBUTES region = {NULL, VIP_TRUE, VIP_TRUE};
     if (!e->nic) {
-        /* Different names of the same thing. */
+        /* Both names mean the same NIC. */
         MUST(VIP_SUCCESS, VipOpenNic(server ? "/dev/via_lo" : "VINIC0", &e->nic));
         MUST(VIP_SUCCESS, VipErrorCallback(e->nic, NULL, on_error));
     }

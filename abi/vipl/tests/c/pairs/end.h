@@ -1,4 +1,4 @@
-/* One end of a pair of programs that talk, and what it does again and again. */
+/* One end of a pair of communicating programs, and its common operations. */
 #ifndef END_H
 #define END_H
 
@@ -18,7 +18,7 @@ typedef struct {
     VIP_VI_ATTRIBUTES attributes;
 } end_t;
 
-/* Which of the two this is; a discriminator that no other test uses. */
+/* Side of this program, and a discriminator that no other test uses. */
 extern int server;
 extern const char *name;
 
@@ -31,7 +31,7 @@ void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e);
 /* Address of the other end's NIC: on this host, unless a hosts file names the hosts of `server` and `client`. */
 void address_there(end_t *e, const char *discriminator);
 
-/* A VI on these completion queues, of a NIC of its own if there is none yet; and its end. */
+/* Creates a VI on these completion queues, with a new NIC if there is none yet. */
 void open_end(end_t *e, VIP_CQ_HANDLE send, VIP_CQ_HANDLE recv);
 VIP_RETURN try_connect(end_t *e);
 void connect_end(end_t *e);
@@ -46,10 +46,10 @@ VIP_DESCRIPTOR *take_recv(end_t *e);
 void send_now(end_t *e, VIP_DESCRIPTOR *d);
 unsigned char pattern(int round, VIP_UINT32 i);
 
-/* Both sides are here. Takes a receive that is posted for it beforehand. */
+/* Waits until both sides have come here. Uses a receive that was posted for it. */
 void say(end_t *e, int i, const void *what, VIP_UINT32 length);
 
-/* A case, and those of each file, which end with one without a name. */
+/* A case, and the list of cases in each file, which ends with an entry without a name. */
 typedef struct {
     const char *name;
     void (*run)(void);

@@ -64,7 +64,7 @@ static void too_long(void)
     close_end(&e);
 }
 
-/* The far side dies. */
+/* The peer dies. */
 static void dying(void)
 {
     end_t e = {0};

@@ -43,7 +43,7 @@ static void unreliable(void)
     close_end(&e);
 }
 
-/* A send is done when it has arrived. */
+/* A send completes when its message has arrived. */
 static void reliable_reception(void)
 {
     end_t e = {0};

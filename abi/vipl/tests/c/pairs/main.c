@@ -1,5 +1,5 @@
-/* Two programs that talk: `pairs server|client CASE NAME`, NAME being a discriminator that no other
-   test uses. */
+/* Runs one of two communicating programs: `pairs server|client CASE NAME`. NAME is a discriminator
+   that no other test uses. */
 #include "end.h"
 
 static const case_t *const all[] = {transfers, queues, notices, tags, rdmas, connecting, failing, levels};

@@ -1,7 +1,7 @@
 /* Callbacks. */
 #include "end.h"
 
-/* Each receive's callback sends it back and asks for the next. */
+/* Each receive's callback sends the message back and registers for the next one. */
 static end_t echoed;
 static volatile int echoes;
 static void echo(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *d)

@@ -1,7 +1,7 @@
 /* Completion queues. */
 #include "end.h"
 
-/* Several VIs, one completion queue for all that the server has. */
+/* Several VIs share one completion queue for all work of the server. */
 static void completion_queue(void)
 {
     enum { VIS = 5, MESSAGES = 40 };
@@ -40,7 +40,7 @@ static void completion_queue(void)
                 unsigned char byte = (unsigned char)n;
                 say(&e[i], 60, &byte, 1);
             }
-        /* The server's disconnecting ends these. */
+        /* These end when the server disconnects. */
         VIP_VI_STATE state;
         for (int i = 0; i < VIS; i++)
             SOON(VipQueryVi(e[i].vi, &state, NULL, NULL, NULL) == VIP_SUCCESS && state == VIP_STATE_ERROR);

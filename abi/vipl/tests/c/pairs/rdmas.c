@@ -32,14 +32,15 @@ static void rdma_writes(void)
     if (server) {
         far_t own = {(VIP_UINT64)(uintptr_t)data(&e, 20), e.mem};
         say(&e, 60, &own, sizeof own);
-        /* With immediate data it takes a receive and tells in it; the one before it has arrived. */
+        /* An RDMA write with immediate data uses up a receive, which reports it. The write before
+         * it has arrived then. */
         VIP_DESCRIPTOR *d;
         MUST(VIP_SUCCESS, VipRecvWait(e.vi, SECONDS(20), &d));
         HOLDS((d->CS.Status & VIP_STATUS_OP_MASK) == VIP_STATUS_OP_REMOTE_RDMA_WRITE);
         HOLDS((d->CS.Status & VIP_STATUS_IMMEDIATE) && d->CS.ImmediateData == 0xbeef);
         for (int i = 0; i < 8000; i++) HOLDS(data(&e, 20)[i] == (i < 4000 ? 'a' : 'b'));
         say(&e, 61, "seen", 4);
-        /* A handle that is none: told by the error handler. */
+        /* An invalid handle; the error handler reports it. */
         SOON(kinds & 1u << VIP_ERROR_RDMAW_PROT);
         HOLDS(told.ViHandle == e.vi);
     } else {
@@ -94,7 +95,7 @@ static void rdma_reads(void)
         send_now(&e, rdma(&e, 10, VIP_CONTROL_OP_RDMAREAD, far, 8000));
         HOLDS((at(&e, 10)->CS.Status & VIP_STATUS_OP_MASK) == VIP_STATUS_OP_RDMA_READ);
         for (int i = 0; i < 8000; i++) HOLDS(data(&e, 10)[i] == pattern(1, (VIP_UINT32)i));
-        /* A send behind a fence waits for the read before it. */
+        /* A send with a fence waits for the read before it. */
         VIP_DESCRIPTOR *r = rdma(&e, 11, VIP_CONTROL_OP_RDMAREAD, far, 100), *got;
         VIP_DESCRIPTOR *s = prepare(&e, 12, 1);
         s->CS.Control |= VIP_CONTROL_QFENCE;

@@ -1,9 +1,9 @@
-/* cLAN's tags: completion queues that tell an event. */
+/* Tags of cLAN: completion queues that notify an event. */
 #include "end.h"
 
 #include <poll.h>
 
-/* cLAN: the completion queue's event, given to poll. */
+/* The completion queue's event on cLAN, as a descriptor for poll. */
 static void tagged(void)
 {
     enum { MESSAGES = 300 };

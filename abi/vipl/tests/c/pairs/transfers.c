@@ -1,4 +1,4 @@
-/* Sending and receiving. */
+/* Sends and receives. */
 #include "end.h"
 
 #include <pthread.h>
@@ -62,7 +62,7 @@ static void ping_pong(int polling)
 static void polling(void) { ping_pong(1); }
 static void waiting(void) { ping_pong(0); }
 
-/* Gather and scatter, by as many segments as a descriptor may have. */
+/* Gathers and scatters with as many segments as a descriptor may have. */
 static void segments(void)
 {
     enum { MANY = 252 };
@@ -92,7 +92,7 @@ static void segments(void)
     close_end(&e);
 }
 
-/* Four threads, one VI: each takes what comes first, and sends it back. */
+/* Four threads share one VI. Each takes the next message, and sends it back. */
 static end_t crowd;
 static void *echoes_some(void *own)
 {
