@@ -1,4 +1,4 @@
-//! The scenario programs, built once.
+//! Scenario programs, each built once.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ pub(crate) enum App {
 }
 
 impl App {
-    /// Its name.
+    /// Returns the program's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::C(name) | Self::Sanitized(name) | Self::Python(name) => name,
@@ -47,7 +47,8 @@ impl App {
         }
     }
 
-    /// Returns the files that decide what it writes over the kernel, built first if need be.
+    /// Returns the files that decide the program's output over the kernel. Builds the program first
+    /// if necessary.
     pub(crate) fn files(self) -> Vec<PathBuf> {
         match self {
             Self::C(name) => vec![build(name, Form::Libc)],
@@ -60,7 +61,7 @@ impl App {
     }
 }
 
-/// The program that `apps-c/NAME.c` is built to, for a test that starts it in its own way.
+/// Builds `apps-c/NAME.c` and returns the program, for a test that starts it in its own way.
 pub fn c_program(name: &str) -> PathBuf {
     build(name, Form::Libc)
 }
@@ -94,16 +95,16 @@ pub fn native_c_program_with_library(name: &str, library: &str, folder: &Path) -
     program
 }
 
-/// How a C program is built.
+/// Form in which a C program is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Libc,
-    /// Against libsovia: it has its calls named anew by `native.h`.
+    /// Against libsovia: `native.h` renames its calls.
     Native,
     Sanitized,
 }
 
-/// The interpreter itself: what is first in the path may be a script around it.
+/// Returns the interpreter itself. The first `python3` in the path may be a script around it.
 fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {

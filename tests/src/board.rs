@@ -1,4 +1,4 @@
-//! A page of counters for programs that use libsovia: what `sovia run -v` is for others.
+//! A statistics page for programs that use libsovia, in place of that of `sovia run -v`.
 
 use std::fmt;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use sovia_control::StatsPage;
 
-/// A page in a file without a name, mapped for the rest of this process's life.
+/// A page in an unnamed file, mapped until this process ends.
 pub(crate) struct Board {
     file: File,
     page: &'static StatsPage,
@@ -19,7 +19,7 @@ impl fmt::Debug for Board {
 }
 
 impl Board {
-    /// Makes an empty one.
+    /// Makes an empty page.
     pub(crate) fn new() -> Self {
         // SAFETY: a C string and a flag; the descriptor is fresh, and no other code has it.
         let file = unsafe {
@@ -40,7 +40,7 @@ impl Board {
         Self { file, page }
     }
 
-    /// The path under which other processes open it, as long as this one lives.
+    /// Returns the path by which other processes open the page while this process lives.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }

@@ -1,25 +1,25 @@
-//! Two network namespaces with a narrow, long and bad way between them.
+//! Two network namespaces joined by a slow, long and lossy link.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use crate::hosts::{Hosts, ip};
 
-/// Two hosts and the way between them, which end with it.
+/// Two hosts and their link, which are removed with this value.
 #[derive(Debug)]
 pub struct Bottleneck {
     hosts: Hosts,
-    /// The namespace in which the way is.
+    /// Network namespace of the link.
     middle: String,
     relay: Child,
 }
 
 impl Bottleneck {
-    /// Two hosts as [`Hosts`] has them, and a way, which `program` is (`src/bin/bottleneck`), with these options. `None` where
-    /// this process may make none.
+    /// Makes two hosts like [`Hosts`], and a link by `program` (`src/bin/bottleneck`) with these options. Returns
+    /// `None` if this process may make none.
     ///
     /// # Panics
-    /// If the way cannot be made.
+    /// If the link cannot be made.
     pub fn new(program: &str, options: &[&str]) -> Option<Self> {
         let hosts = Hosts::apart()?;
         let middle = format!("{}-way", hosts.name(0));
@@ -47,15 +47,15 @@ impl Bottleneck {
         Some(Self { hosts, middle, relay })
     }
 
-    /// The two hosts.
+    /// Returns the two hosts.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// Ends the way; what it says of frames.
+    /// Ends the link, and returns its counts of frames.
     ///
     /// # Panics
-    /// If it has failed.
+    /// If the link's program has failed.
     pub fn end(&mut self) -> String {
         // The relay ends with its standard input.
         drop(self.relay.stdin.take());

@@ -22,7 +22,8 @@ pub struct Cluster {
     hosts: Hosts,
     folder: TempDir,
     keys: Vec<Key>,
-    /// The words by which a program becomes that user's, and those by which an agent does, with what it needs to begin.
+    /// Words that start a program as this user, and words that start an agent as this user, with the capabilities for
+    /// its start.
     user: [String; 2],
 }
 
@@ -41,7 +42,7 @@ impl Cluster {
         };
         let folder = TempDir::new();
         let keys: Vec<Key> = (0..count).map(|n| Key::new(&folder, &format!("key{n}"))).collect();
-        // Each knows all others, by a file.
+        // Each agent knows all others from a file.
         for own in 0..count {
             let others = (0..count).filter(|&other| other != own);
             let line = |n: usize| format!("{} {} # host {n}\n", keys[n].public, place(n));
@@ -51,10 +52,11 @@ impl Cluster {
         Some(Self { hosts, folder, keys, user: Default::default() })
     }
 
-    /// Of a user without privileges, whose agents have those alone that they need to begin.
+    /// Makes hosts for a user without privileges. Its agents get only the capabilities for their
+    /// start.
     ///
     /// # Panics
-    /// If what it needs cannot be made.
+    /// If anything that it needs cannot be made.
     pub fn of_user(test: &str, user: u32, count: usize, programs: &[&str]) -> Option<Self> {
         if skipped(test, &["setpriv"]) {
             return None;
@@ -93,10 +95,10 @@ impl Cluster {
             .ok()
     }
 
-    /// All agents, which have met each other.
+    /// Starts all agents, and waits until they have met.
     ///
     /// # Panics
-    /// If they do not.
+    /// If they do not meet.
     pub fn agents(&self, test: &str) -> Option<Vec<FarNic>> {
         let count = self.keys.len();
         let agents: Vec<FarNic> = (0..count).map_while(|host| self.agent(test, host)).collect();
@@ -107,7 +109,7 @@ impl Cluster {
         Some(agents)
     }
 
-    /// Starts a program on a host, by the rule that its agent carries what it can.
+    /// Starts a program on a host, with a rule that the agent carries its connections.
     pub fn start(&self, host: usize, words: &[&str]) -> Running {
         let prefix = format!("{} {}", self.hosts.prefix(host), self.user[0]);
         let prefix: Vec<&str> = prefix.split_whitespace().collect();
@@ -119,7 +121,7 @@ impl Cluster {
             .start()
     }
 
-    /// A Redis on the first host.
+    /// Starts Redis on the first host.
     ///
     /// # Panics
     /// If it does not start.
@@ -131,13 +133,13 @@ impl Cluster {
         server
     }
 
-    /// A program on a host that asks it, as a case of `apps-py/neighbours.py` does.
+    /// Starts a client of Redis on a host: a case of `apps-py/neighbours.py`.
     pub fn asks(&self, host: usize, case: &str) -> Running {
         let folder = self.folder.path().to_str().expect("a plain name");
         self.start(host, &["python3", SCRIPT, "ask", case, Hosts::ADDRESSES[0], PORT, "", folder])
     }
 
-    /// Redis' own benchmark on a host, which asks it so often.
+    /// Starts redis-benchmark on a host with this number of requests.
     pub fn benchmark(&self, host: usize, requests: u32) -> Running {
         let (address, requests) = (Hosts::ADDRESSES[0], requests.to_string());
         let at = ["redis-benchmark", "-h", address, "-p", PORT, "-q", "-t", "set,get"];

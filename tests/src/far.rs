@@ -14,12 +14,12 @@ use crate::workspace::{TempDir, sovia};
 #[derive(Debug, Clone)]
 pub struct Key {
     file: PathBuf,
-    /// How other agents know the agent that has it.
+    /// Public key, by which other agents know this agent.
     pub public: String,
 }
 
 impl Key {
-    /// A key of that name in a folder.
+    /// Makes a key with this name in a folder.
     ///
     /// # Panics
     /// If it cannot be made.
@@ -32,13 +32,13 @@ impl Key {
         Self { file, public }
     }
 
-    /// Its file.
+    /// Returns the key's file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 }
 
-/// An agent that is a NIC, which ends with it.
+/// An agent with a NIC in software, which ends with this value.
 #[derive(Debug)]
 pub struct FarNic {
     child: Child,
@@ -47,14 +47,14 @@ pub struct FarNic {
 }
 
 impl FarNic {
-    /// A NIC of that name, which hears at `listen`, and whose peer is `KEY@IP:PORT`; started by another command if `prefix`
-    /// has one. Or why there is none here.
+    /// Starts a NIC with this name, which listens at `listen` and whose peer is `KEY@IP:PORT`. `prefix` may name
+    /// another command that starts it.
     ///
     /// # Errors
-    /// What it has said.
+    /// The agent's output.
     ///
     /// # Panics
-    /// If it cannot be started at all.
+    /// If the agent cannot be started at all.
     pub fn start(
         folder: &TempDir,
         prefix: &str,
@@ -101,24 +101,24 @@ impl FarNic {
         if line == format!("the NIC {name} is ready\n") { Ok(nic) } else { Err(nic.said()) }
     }
 
-    /// Says why a test cannot run here, if what an agent has said instead of starting is that.
+    /// Prints that the test is skipped, if an agent has printed the reason instead of starting.
     ///
     /// # Panics
-    /// If it is something else.
+    /// If the reason is another one.
     pub fn cannot(test: &str, said: &str) {
         assert!(said.contains("needs CAP_BPF"), "{said}");
         println!("SKIPPED: {test}: {}", said.trim());
     }
 
-    /// Returns what it, and others before it at that place, have said so far.
+    /// Returns the output of this agent, and of those before it at the same place.
     ///
     /// # Panics
-    /// If that cannot be read.
+    /// If the output cannot be read.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.says).expect("what it says")
     }
 
-    /// How often it, and others before it at that place, have met another agent.
+    /// Returns how often this agent, and those before it at the same place, have met another agent.
     pub fn meetings(&self) -> usize {
         self.said().matches("connected to the agent at").count()
     }
@@ -133,7 +133,7 @@ impl FarNic {
         self.child.id()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the agent.
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill has no memory effects; the child has not been waited for, so the id is still its own.
         unsafe { libc::kill(self.child.id().cast_signed(), signal) };
@@ -147,7 +147,7 @@ impl Drop for FarNic {
     }
 }
 
-/// Two agents on one host, by its loopback, and a name for each.
+/// Two agents on one host, over loopback, and a name for each.
 #[derive(Debug)]
 pub struct FarPair {
     nics: [FarNic; 2],
@@ -156,7 +156,8 @@ pub struct FarPair {
 }
 
 impl FarPair {
-    /// Two agents with these options; `None` if there can be none here, which is said in the name of the test.
+    /// Starts two agents with these options. Returns `None`, and prints that the test is skipped, if there can
+    /// be none here.
     pub fn start(test: &str, options: &[&str]) -> Option<Self> {
         Self::start_each(test, [options, options])
     }
@@ -183,12 +184,12 @@ impl FarPair {
         }
     }
 
-    /// The two agents.
+    /// Returns the two agents.
     pub fn nics(&self) -> &[FarNic; 2] {
         &self.nics
     }
 
-    /// The rules by which ends that connect use the first, and ends that accept the second.
+    /// Returns rules by which connecting ends use the first agent, and accepting ends the second.
     pub fn rules(&self) -> String {
         between(&self.names)
     }

@@ -1,4 +1,4 @@
-//! Network namespaces with a way between them, as two hosts on a cable or several on a switch have one; and an agent.
+//! Network namespaces that are joined like two hosts by a cable, or like several by a switch; and an agent.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::workspace::{TempDir, sovia};
 
-/// Network namespaces, which end with it.
+/// Network namespaces, which are removed with this value.
 #[derive(Debug)]
 pub struct Hosts {
     names: Vec<String>,
@@ -16,13 +16,13 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The addresses of the first and of the others, in each set of namespaces.
+    /// Addresses of the hosts in each set of namespaces.
     pub const ADDRESSES: [&str; 4] = ["10.91.7.2", "10.91.7.3", "10.91.7.4", "10.91.7.5"];
 
-    /// Two that a cable joins. `None` where this process may make none.
+    /// Makes two hosts on a cable. Returns `None` if this process may make none.
     ///
     /// # Panics
-    /// If the way between them cannot be made.
+    /// If the devices cannot be made.
     pub fn new() -> Option<Self> {
         let hosts = Self::named(2, None)?;
         let [a, b] = [0, 1].map(|which| hosts.name(which));
@@ -30,10 +30,10 @@ impl Hosts {
         Some(hosts.with_addresses())
     }
 
-    /// So many on a switch, up to four. `None` where this process may make none.
+    /// Makes up to four hosts on a switch. Returns `None` if this process may make none.
     ///
     /// # Panics
-    /// If the ways between them cannot be made.
+    /// If the devices cannot be made.
     pub fn on_a_switch(count: usize) -> Option<Self> {
         let hosts = Self::named(count, Some("s"))?;
         let switch = hosts.switch.as_ref().expect("it has been made");
@@ -58,7 +58,7 @@ impl Hosts {
         all.into_iter().all(|name| ip(&format!("netns add {name}"))).then_some(hosts)
     }
 
-    /// Two that have no way between them.
+    /// Makes two namespaces without a connection.
     pub(crate) fn apart() -> Option<Self> {
         Self::named(2, None)
     }
@@ -78,12 +78,12 @@ impl Hosts {
         }
     }
 
-    /// The name of one of them.
+    /// Returns the name of one of them.
     pub fn name(&self, which: usize) -> &str {
         &self.names[which]
     }
 
-    /// The words by which a program is started in one of them.
+    /// Returns the words that start a program in one of them.
     pub fn prefix(&self, which: usize) -> String {
         format!("ip netns exec {}", self.names[which])
     }
@@ -97,18 +97,18 @@ impl Drop for Hosts {
     }
 }
 
-/// Panics unless it can be done.
+/// Runs `ip` with these words.
 fn done(arguments: &str) {
     assert!(ip(arguments), "ip {arguments}");
 }
 
-/// Whether `ip` does that.
+/// Returns true if `ip` with these words succeeds.
 pub(crate) fn ip(arguments: &str) -> bool {
     let arguments = arguments.split_whitespace();
     Command::new("ip").args(arguments).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
 }
 
-/// An agent that vouches, which ends with it.
+/// An agent that identifies programs to each other. It ends with this value.
 #[derive(Debug)]
 pub struct Agent {
     child: Child,
@@ -120,13 +120,13 @@ impl Agent {
         folder.path().join("agent")
     }
 
-    /// An agent in a folder; or why there is none here.
+    /// Starts an agent in a folder.
     ///
     /// # Errors
-    /// What it has said.
+    /// The agent's output.
     ///
     /// # Panics
-    /// If it cannot be started at all.
+    /// If the agent cannot be started at all.
     pub fn start(folder: &TempDir) -> Result<Self, String> {
         let mut child = Command::new(sovia())
             .args(["agent", "--socket"])
@@ -146,7 +146,7 @@ impl Agent {
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Its processes: the one with privileges, and the one that speaks to programs.
+    /// Returns its processes: the one with privileges, and the one that serves programs.
     pub fn processes(&self) -> Vec<i32> {
         let id = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
@@ -155,7 +155,7 @@ impl Agent {
         std::iter::once(id.cast_signed()).chain(children).collect()
     }
 
-    /// Sends a signal to all of it.
+    /// Sends a signal to all processes of the agent.
     pub fn signal(&self, signal: i32) {
         for process in self.processes() {
             // SAFETY: kill has no memory effects; the child has not been waited for, nor has it its own.

@@ -20,11 +20,11 @@ pub enum LaneNics {
 }
 
 impl LaneNics {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [LaneNics; 3] = [LaneNics::Shm, LaneNics::Udp, LaneNics::Eth];
 }
 
-/// Two namespaces that lanes are to connect, with addresses of their own.
+/// Two namespaces for lanes, with addresses of their own.
 #[derive(Debug)]
 pub struct LaneScene {
     hosts: Hosts,
@@ -43,7 +43,8 @@ impl LaneScene {
     /// Name of the lanes' devices.
     pub const DEVICE: &str = "lane7";
 
-    /// `None` where this process may make no namespace, or the kernel has no TUN devices.
+    /// Makes the scene. Returns `None` if this process may make no namespace, or the kernel has no
+    /// TUN devices.
     pub fn new(nics: LaneNics, mtu: usize) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
@@ -65,7 +66,7 @@ impl LaneScene {
         Some(Self { hosts, nics, mtu, folder: TempDir::new(), places })
     }
 
-    /// The namespaces.
+    /// Returns the namespaces.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
@@ -75,7 +76,7 @@ impl LaneScene {
         &self.folder
     }
 
-    /// The command of the lane of a host, without its words for the device.
+    /// Returns the command of a host's lane, without its words for the device.
     pub fn command(&self, host: usize) -> Command {
         let other = 1 - host;
         let mut command = match self.nics {
@@ -101,7 +102,7 @@ impl LaneScene {
     /// Starts the lane of a host, and waits until it is up.
     ///
     /// # Panics
-    /// If it is not up then.
+    /// If the lane does not come up.
     pub fn start(&self, host: usize) -> LaneEnd {
         let says = self.folder.path().join(format!("{host}.says"));
         let errors = std::fs::File::options().create(true).append(true).open(&says);
@@ -123,10 +124,10 @@ impl LaneScene {
         end
     }
 
-    /// Runs a program on a host to its end: whether it succeeded, and all that it has said.
+    /// Runs a program on a host to its end. Returns true if it succeeded, and its output.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn run(&self, host: usize, words: &[&str]) -> (bool, String) {
         let output = Command::new("ip")
             .args(["netns", "exec", self.hosts.name(host)])
@@ -138,10 +139,10 @@ impl LaneScene {
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Starts a program on a host, which is killed when its value goes.
+    /// Starts a program on a host. Dropping the value kills it.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn serve(&self, host: usize, words: &[&str]) -> Served {
         let child = Command::new("ip")
             .args(["netns", "exec", self.hosts.name(host)])
@@ -154,13 +155,13 @@ impl LaneScene {
         Served(child)
     }
 
-    /// Whether the host's device is there.
+    /// Returns true if the host's device exists.
     pub fn has_device(&self, host: usize) -> bool {
         self.run(host, &["ip", "link", "show", Self::DEVICE]).0
     }
 }
 
-/// The Ethernet address of a host's device.
+/// Returns the Ethernet address of a host's device.
 fn mac(hosts: &Hosts, host: usize) -> String {
     let words = ["-n", hosts.name(host), "-o", "link", "show", "way"];
     let output = Command::new("ip").args(words).output().expect("ip starts");
@@ -169,7 +170,7 @@ fn mac(hosts: &Hosts, host: usize) -> String {
     behind.split(' ').next().expect("an address").to_owned()
 }
 
-/// A program that serves until its value goes.
+/// A serving program, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Served(Child);
 
@@ -180,7 +181,7 @@ impl Drop for Served {
     }
 }
 
-/// A lane that is up, and is killed when its value goes.
+/// A lane that is up, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct LaneEnd {
     child: Child,
@@ -198,10 +199,10 @@ impl LaneEnd {
         std::fs::read_to_string(&self.says).expect("what it says")
     }
 
-    /// Ends it by a signal: how it has ended, and what it said last.
+    /// Ends the lane by a signal, and returns its exit status and its last message.
     ///
     /// # Panics
-    /// If it cannot be waited for.
+    /// If the lane does not end.
     pub fn end(mut self, signal: i32) -> (ExitStatus, String) {
         // SAFETY: kill has no memory effects; the child has not been waited for.
         unsafe { libc::kill(self.child.id().cast_signed(), signal) };

@@ -1,4 +1,4 @@
-//! Starting programs, over the kernel or over Sovia, and watching them end.
+//! Starts programs, over the kernel or over Sovia, and waits for their ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::board::Board;
 use crate::pairing::Stack;
 use crate::workspace::{kernel_only, sovia};
 
-/// A program about to be started.
+/// A program to start.
 #[derive(Clone, Debug)]
 pub struct Launch {
     stack: Stack,
@@ -28,49 +28,49 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A program and its arguments.
+    /// Makes a launch of a program with its arguments.
     pub fn new<S: Into<OsString>>(stack: Stack, command: impl IntoIterator<Item = S>) -> Self {
         let command = command.into_iter().map(Into::into).collect();
         let (before, environment) = (Vec::new(), Vec::new());
         Self { stack, before, command, environment, folder: None, input: None, verbose: false }
     }
 
-    /// With `sovia run -v`, for the summary at exit.
+    /// Adds `sovia run -v`, for the summary at exit.
     #[must_use]
     pub fn verbose(mut self, verbose: bool) -> Self {
         self.verbose = verbose;
         self
     }
 
-    /// Started by another program, `sovia run` included.
+    /// Starts it by another program, `sovia run` included.
     #[must_use]
     pub fn by(mut self, words: &[&str]) -> Self {
         self.before = words.iter().map(OsString::from).collect();
         self
     }
 
-    /// With a variable in its environment.
+    /// Sets a variable in its environment.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Within a folder.
+    /// Starts it in a folder.
     #[must_use]
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// With a file as its standard input.
+    /// Uses a file as its standard input.
     #[must_use]
     pub fn input(mut self, file: impl Into<PathBuf>) -> Self {
         self.input = Some(file.into());
         self
     }
 
-    /// The words of the command that is run.
+    /// Returns the words of the command.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let mut words = self.before.clone();
         if self.stack == Stack::Sovia && !kernel_only() {
@@ -137,7 +137,7 @@ impl Capture {
         Self { text, ended }
     }
 
-    /// Whether the last process that could write has gone.
+    /// Set when the last process that could write has ended.
     fn wait(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         self.ended.recv_timeout(left) == Err(RecvTimeoutError::Disconnected)
@@ -148,7 +148,7 @@ impl Capture {
     }
 }
 
-/// A program that has been started.
+/// A running program.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -158,7 +158,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -185,7 +185,7 @@ impl Running {
         unsafe { libc::kill(self.child.id().cast_signed(), signal) };
     }
 
-    /// Waits for its end and for the end of all that hold its output.
+    /// Waits until it and all processes with its output have ended.
     pub fn finish(mut self, limit: Duration) -> Outcome {
         let deadline = Instant::now() + limit;
         let ended = self.wait(deadline);
@@ -238,7 +238,7 @@ impl Drop for Running {
     }
 }
 
-/// A program that has not ended, before anything is done about it.
+/// A program that has not ended in time, before it is killed.
 #[derive(Debug)]
 struct Last {
     stdout: String,
@@ -265,7 +265,8 @@ impl Outcome {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Checks that a script which drives a test has come to its end, the line "ok". Prints again what it has skipped.
+    /// Checks that a script that drives a test has printed its last line, "ok". Prints again the tests that it has
+    /// skipped.
     ///
     /// # Panics
     /// If it has not.
@@ -277,7 +278,7 @@ impl Outcome {
         skipped.for_each(|line| println!("{line}"));
     }
 
-    /// The transcript: stdout and how it ended, as a shell would name that.
+    /// Returns the transcript: stdout, and the exit status as a shell prints it.
     pub fn transcript(&self) -> String {
         let end = match self.status {
             None => "did not end: killed by the watchdog".into(),
@@ -290,11 +291,11 @@ impl Outcome {
     }
 }
 
-/// How long the others may go on once one of several programs has failed.
+/// Time that the other programs get after one of several has failed.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Waits for several programs under one watchdog. Once one has failed the others
-/// are not waited for much longer: they may well be waiting for it.
+/// Waits for several programs under one watchdog. Once one has failed, the others get little more
+/// time, because they may be waiting for it.
 pub fn finish(mut programs: Vec<Running>, limit: Duration) -> Vec<Outcome> {
     let mut deadline = Instant::now() + limit;
     let mut failed = false;
@@ -312,7 +313,8 @@ pub fn finish(mut programs: Vec<Running>, limit: Duration) -> Vec<Outcome> {
         }
         sleep(Duration::from_millis(2));
     }
-    // Before anything is killed: what one waits for may be the death of the other.
+    // Collect the results before any program is killed, because a program may be waiting for the
+    // death of another.
     let ended: Vec<bool> = programs.iter_mut().map(|program| program.wait(deadline)).collect();
     let last = programs.iter().zip(ended).map(|(program, ended)| program.last(ended));
     let last: Vec<_> = last.collect();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Leftovers(BTreeSet<String>);
 
 impl Leftovers {
-    /// Looks around before a run.
+    /// Lists what exists before a run.
     pub fn before() -> Self {
         Self(present())
     }

@@ -1,4 +1,4 @@
-//! Two NICs in software with a lossy way between them, for tests of connections that they carry.
+//! Two NICs in software with a lossy link between them, for tests of connections that they carry.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -11,12 +11,12 @@ use crate::workspace::{TempDir, sovia};
 pub const LOSSY: &[&str] =
     &["--lose", "20000", "--duplicate", "10000", "--delay", "20000", "--corrupt", "10000"];
 
-/// The rules by which ends that connect use the NIC of the first name, and ends that accept that of the second.
+/// Returns rules by which connecting ends use the first NIC, and accepting ends the second.
 pub fn between([a, b]: &[String; 2]) -> String {
     format!("nic:name={a},end=connector;nic:name={b},end=acceptor")
 }
 
-/// The file of what the NIC of that end says.
+/// Returns the file with the output of an end's NIC.
 fn says(end: &str) -> String {
     format!("{end}.says")
 }
@@ -31,10 +31,10 @@ macro_rules! carried_scenarios {
             // Bytes sent before a death arrive, and no others.
             "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
             "dying": a_child_of_the_half_closed_dies;
-            // TCP's end overtakes the VI.
+            // The end on TCP overtakes the bytes on the VI.
             "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
                 closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;
-            // Back to TCP, at either end and at both.
+            // Connections fall back to TCP, at one end or at both.
             "taken_back": under_a_thread_that_receives, under_a_thread_that_sends, at_both_ends_at_once,
                 by_children_of_both_ends, by_children_of_both_ends_that_are_killed;
             "stream_calls": waitall_waits_for_all, writev_and_sendmsg_gather, dontwait_does_not_wait;
@@ -50,7 +50,7 @@ macro_rules! carried_scenarios {
     };
 }
 
-/// A pair of NICs, which end with it. What they have said is shown where a test fails.
+/// Two NICs, which end with this value. A failing test prints their output.
 #[derive(Debug)]
 pub struct Nics {
     names: [String; 2],
@@ -59,7 +59,7 @@ pub struct Nics {
 }
 
 impl Nics {
-    /// Two NICs that serve, with these options.
+    /// Starts two NICs with these options.
     ///
     /// # Panics
     /// If one of them does not come up.
@@ -92,18 +92,18 @@ impl Nics {
         Self { names, agents, folder }
     }
 
-    /// The rules by which ends that connect use the first, and ends that accept the second.
+    /// Returns rules by which connecting ends use the first NIC, and accepting ends the second.
     pub fn rules(&self) -> String {
         between(&self.names)
     }
 
-    /// Kills the first or the second.
+    /// Kills the first or the second NIC.
     pub fn kill(&self, which: usize) {
         // SAFETY: kill has no memory effects; the child has not been waited for, so the id is still its own.
         unsafe { libc::kill(self.agents[which].id().cast_signed(), libc::SIGKILL) };
     }
 
-    /// The name of the first.
+    /// Returns the name of the first NIC.
     pub fn name(&self) -> &str {
         &self.names[0]
     }

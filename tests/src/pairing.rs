@@ -1,4 +1,4 @@
-//! Which end runs over what.
+//! The stack of each end.
 
 use crate::turn::Turn;
 use std::fmt;
@@ -66,7 +66,7 @@ impl Pairing {
         first.iter().copied().chain(drawn).collect()
     }
 
-    /// Whether both ends speak Sovia.
+    /// Returns true if both ends use Sovia.
     pub fn is_accelerated(self) -> bool {
         self.server != Stack::Kernel && self.client != Stack::Kernel
     }

@@ -1,4 +1,4 @@
-//! Real programs: whether they are there, ports for them, services and clients.
+//! Real programs: finds them, and starts services and clients with free ports.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub fn installed(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|file| fs::metadata(file).is_ok())
 }
 
-/// A program out of a package that `scripts/setup test` has unpacked.
+/// Returns a program from a package that `scripts/setup test` has unpacked.
 ///
 /// # Panics
 /// If the build is not where `make build` leaves it.
@@ -34,7 +34,7 @@ pub fn unpacked(package: &str, path: &str) -> Option<PathBuf> {
     Some(target.join("unpacked").join(package).join(path)).filter(|file| file.exists())
 }
 
-/// Whether a test has to be left out because programs are missing; says so.
+/// Returns true if programs are missing, and prints that the test is skipped.
 pub fn skipped(test: &str, programs: &[&str]) -> bool {
     let missing: Vec<&str> =
         programs.iter().copied().filter(|name| installed(name).is_none()).collect();
@@ -60,7 +60,7 @@ pub fn free_port() -> u16 {
         let name = env::temp_dir().join(format!("sovia-tests-port-{port}"));
         let mine = File::create(name).expect("a file that says whose a port is");
         if mine.try_lock().is_ok() && is_free(port) {
-            // Locked for as long as the process lives.
+            // Keep the lock until this process ends.
             let _ = mine.into_raw_fd();
             return port;
         }
@@ -68,19 +68,20 @@ pub fn free_port() -> u16 {
     panic!("no port between {} and {} is free", PORTS.start, PORTS.end)
 }
 
-/// Whether any program can listen at a port. Some do not set SO_REUSEADDR, and cannot while a connection of the port is in TIME-WAIT.
+/// Returns true if any program can listen on a port. A program without SO_REUSEADDR cannot while a connection of the
+/// port is in TIME-WAIT.
 fn is_free(port: u16) -> bool {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     let socket = Fd::make(|| call::socket(libc::AF_INET, kind, 0)).expect("a socket");
-    // A `sockaddr_in` without an address: every one of this host.
+    // A `sockaddr_in` without an address: all addresses of this host.
     let mut any = [0; 16];
     any[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
     any[2..4].copy_from_slice(&port.to_be_bytes());
     call::bind(socket.raw(), &any).is_ok()
 }
 
-/// Whether a socket listens, waited for without connecting: a stray connection
-/// would take the place of the client's.
+/// Waits until a socket listens on a port. Makes no connection, which could take the place of the
+/// client's.
 fn listening(port: u16, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     while !listeners().contains(&port) {
@@ -92,7 +93,7 @@ fn listening(port: u16, limit: Duration) -> bool {
     true
 }
 
-/// The ports that are listened on, as the kernel lists them.
+/// Returns the listening ports in the kernel's list.
 fn listeners() -> BTreeSet<u16> {
     const LISTEN: &str = "0A";
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
@@ -106,7 +107,8 @@ fn listeners() -> BTreeSet<u16> {
     text.lines().filter_map(port).collect()
 }
 
-/// A command line: its words, the first of them looked up where services live.
+/// Returns the words of a command line; the first word is also looked up in the folders of
+/// services.
 fn launch(stack: Stack, line: &str) -> Launch {
     let mut words = line.split_whitespace();
     let program = words.next().expect("a command has a first word");
@@ -114,7 +116,7 @@ fn launch(stack: Stack, line: &str) -> Launch {
     Launch::new(stack, std::iter::once(path.into_os_string()).chain(words.map(Into::into)))
 }
 
-/// A service of a test; it does not outlive it.
+/// A service of a test, which ends with this value.
 #[derive(Debug)]
 pub struct Service {
     running: Running,
@@ -148,12 +150,12 @@ impl Service {
         service
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.running.id()
     }
 
-    /// Asks it to end by a signal and returns how it did.
+    /// Sends it a signal, and returns how it ended.
     ///
     /// # Panics
     /// If it does not end in time.
@@ -162,7 +164,7 @@ impl Service {
         self.ended()
     }
 
-    /// Waits for the end that it has been asked for.
+    /// Waits for the end after a signal.
     ///
     /// # Panics
     /// If it does not end in time.
@@ -182,7 +184,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client of a pairing.
+    /// Makes the client of a pairing.
     pub fn of(pairing: Pairing) -> Self {
         Self { pairing, must_accelerate: pairing == Pairing::SOVIA && !kernel_only(), rules: None }
     }
@@ -194,7 +196,7 @@ impl Client {
         self
     }
 
-    /// With those rules (SOVIA_RULES).
+    /// Sets SOVIA_RULES.
     #[must_use]
     pub fn rules(mut self, rules: &'static str) -> Self {
         self.rules = Some(rules);

@@ -1,4 +1,4 @@
-//! Keeps what scenarios write over the kernel, so that a run in another configuration need not ask the kernel again.
+//! Stores the output of scenarios over the kernel, so that a run in another configuration need not run them again.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::launch::Outcome;
 use crate::workspace::build_dir;
 
-/// Beginnings of the names of variables that decide what a scenario writes.
+/// Prefixes of variables that decide the output of a scenario.
 const DECIDE: [&str; 3] = ["SOVIA_TEST_", "SOVIA_TESTS_EARLY", "SOVIA_STRESS_"];
 
 /// Identifies a run over the kernel: the program's bytes, its arguments and environment, and the kernel.
@@ -21,7 +21,8 @@ const DECIDE: [&str; 3] = ["SOVIA_TEST_", "SOVIA_TESTS_EARLY", "SOVIA_STRESS_"];
 pub(crate) struct Key(String);
 
 impl Key {
-    /// Makes the key of a run of `programs` (files whose contents decide what is written) with `words` (all that they are given).
+    /// Makes the key of a run of `programs`, files whose contents decide the output, with the arguments and
+    /// environment `words`.
     pub(crate) fn new(programs: &[PathBuf], words: &[String]) -> Self {
         let mut hasher = DefaultHasher::new();
         for program in programs {
@@ -66,7 +67,8 @@ pub(crate) fn load(key: &Key) -> Option<Vec<Outcome>> {
     stored["ends"].as_array()?.iter().map(outcome).collect()
 }
 
-/// Stores the outcomes of both ends. Failing to is no harm: the next run asks the kernel.
+/// Stores the outcomes of both ends. A failure does no harm: the next run executes the scenario
+/// again.
 pub(crate) fn store(key: &Key, ends: &[&Outcome]) {
     let status = |end: &Outcome| end.status.map(ExitStatusExt::into_raw);
     let ends: Vec<Value> = ends
@@ -76,7 +78,7 @@ pub(crate) fn store(key: &Key, ends: &[&Outcome]) {
     let _ = write(&key.file(), &json!({ "key": key.0, "ends": ends }).to_string());
 }
 
-/// Writes a file whole or not at all: several test programs store at once.
+/// Writes a file whole or not at all, because several test programs store at once.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
     fs::create_dir_all(file.parent().expect("a file lies in a folder"))?;
     let fresh = file.with_extension(format!("{}", process::id()));

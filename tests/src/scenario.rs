@@ -1,4 +1,4 @@
-//! A scenario program in every pairing, against its transcript on the kernel.
+//! Runs a scenario program in every pairing, and compares it with its transcript on the kernel.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +14,8 @@ use crate::transcript::difference;
 use crate::turn::Turn;
 use crate::workspace::{TempDir, kernel_only};
 
-/// Transfers before a scenario: the switch falls into it, or lies before or behind it.
+/// Numbers of transfers before a scenario, so that the switch to shared memory comes before it,
+/// during it or after it.
 const ROUNDS_BEFORE: [u8; 7] = [0, 1, 2, 3, 4, 5, 6];
 
 /// One case of a scenario program.
@@ -34,7 +35,7 @@ pub struct Scenario {
 /// Transcripts that both ends of one run wrote.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// Server first; one process holding both ends stands alone.
+    /// Outcomes, the server's first; one, if a single process holds both ends.
     pub ends: Vec<(&'static str, Outcome)>,
     commands: Vec<String>,
 }
@@ -45,7 +46,7 @@ struct Run {
     scenario: Scenario,
     pairing: Pairing,
     seen: Observation,
-    /// Says how the run differed from others, for a complaint.
+    /// Describes the run's configuration in an error.
     condition: String,
 }
 
@@ -88,7 +89,7 @@ impl Scenario {
         }
     }
 
-    /// One process holds both ends; it may well stay on TCP.
+    /// Runs one process that holds both ends, and may stay on TCP.
     #[must_use]
     pub fn single(mut self) -> Self {
         self.single = true;
@@ -96,42 +97,42 @@ impl Scenario {
         self
     }
 
-    /// Built against libsovia at one end, or both.
+    /// Builds the program at one end, or at both, against libsovia.
     #[must_use]
     pub fn native(mut self) -> Self {
         self.native = true;
         self
     }
 
-    /// How long a run may take before it counts as hanging.
+    /// Sets the time after which a run counts as hanging.
     #[must_use]
     pub fn watchdog(mut self, seconds: u64) -> Self {
         self.watchdog = watchdog(seconds);
         self
     }
 
-    /// Its connections may stay on TCP, or no process lives to tell of them.
+    /// Allows connections to stay on TCP, or no process to report them.
     #[must_use]
     pub fn may_stay_on_tcp(mut self) -> Self {
         self.accelerates = false;
         self
     }
 
-    /// Its ends meet within its one call, which both processes' calls bring about. Where NICs in software are between them, which take their
-    /// own time, the call may be over before.
+    /// The ends meet within one call of each process. NICs in software between the ends need time of their own, so
+    /// the call may be over before.
     #[must_use]
     pub fn meets_in_its_call(self) -> Self {
         if env::var_os("SOVIA_TESTS_UNTIL_MET").is_some() { self.may_stay_on_tcp() } else { self }
     }
 
-    /// With a variable in the environment of both ends.
+    /// Sets a variable in the environment of both ends.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl ToString) -> Self {
         self.environment.push((name.into(), value.to_string()));
         self
     }
 
-    /// Executed by another program at both ends, which gets these arguments before the command.
+    /// Starts both ends by another program, which gets these arguments before the command.
     #[must_use]
     pub fn by(mut self, program: &[&str]) -> Self {
         self.before = program.iter().map(ToString::to_string).collect();
@@ -211,10 +212,10 @@ impl Scenario {
         }
     }
 
-    /// Runs it in every pairing that has its turn.
+    /// Runs it in the pairings of this turn.
     ///
     /// # Panics
-    /// If any transcript is not the one over the kernel.
+    /// If any transcript differs from that over the kernel.
     pub fn run(&self) {
         let pairings: &[Pairing] = match (self.native, self.single) {
             (false, false) => &Pairing::OTHERS,
@@ -229,7 +230,7 @@ impl Scenario {
         Turn::of((self.app.name(), &self.case))
     }
 
-    /// Runs it with both ends on the kernel and both on Sovia; for long ones.
+    /// Runs a long scenario only with both ends on the kernel, and with both on Sovia.
     ///
     /// # Panics
     /// If a transcript is not the one over the kernel.
@@ -251,7 +252,8 @@ impl Scenario {
         self.assert_as_over_the_kernel(&runs.collect::<Vec<_>>());
     }
 
-    /// Runs both ends under Sovia with no transfer to several before the scenario begins, by turns, so that the switch falls into it.
+    /// Runs both ends under Sovia with no to several transfers before the scenario, so that the switch comes during
+    /// the scenario.
     ///
     /// # Panics
     /// If any transcript is not the one over the kernel.
@@ -266,8 +268,8 @@ impl Scenario {
         self.assert_as_over_the_kernel(&runs.collect::<Vec<_>>());
     }
 
-    /// Compares runs with the transcript over the kernel. A stored one can only acquit: where a run differs from it, the kernel is asked
-    /// again.
+    /// Compares runs with the transcript over the kernel. A stored transcript can only pass a run: after a
+    /// difference, the scenario runs over the kernel again.
     fn assert_as_over_the_kernel(&self, runs: &[Run]) {
         let complaints = |reference: &[Outcome]| -> String {
             let complaint = |run: &Run| {
@@ -287,7 +289,7 @@ impl Scenario {
         assert!(complaints.is_empty(), "{complaints}");
     }
 
-    /// Identifies the run of this scenario over the kernel.
+    /// Identifies this scenario's run over the kernel.
     fn key(&self) -> Key {
         let mut words = self.before.clone();
         words.extend(self.environment.iter().map(|(name, value)| format!("{name}={value}")));
@@ -299,7 +301,7 @@ impl Scenario {
     fn reference(&self) -> Observation {
         let reference = self.observe(Pairing::KERNEL);
         for (role, outcome) in &reference.ends {
-            // A program that has no such case says nothing, and is no reference.
+            // A program without this case prints nothing, and is no reference.
             let fine = outcome.status.is_some()
                 && !outcome.stdout.contains("FAILED")
                 && !outcome.stderr.contains(": no case ");
@@ -372,7 +374,7 @@ fn watchdog(seconds: u64) -> Duration {
     Duration::from_secs_f64(read("SOVIA_TESTS_WATCHDOG").unwrap_or(seconds as f64 * scale))
 }
 
-/// `SOVIA_TESTS_REPEAT` runs of each pairing, to find what fails now and then.
+/// Repeats each pairing `SOVIA_TESTS_REPEAT` times, to find rare failures.
 fn repetitions() -> usize {
     env::var("SOVIA_TESTS_REPEAT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
@@ -382,7 +384,7 @@ fn complaints(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| !line.starts_with("note: ")).collect()
 }
 
-/// Ends that did not report an accelerated connection.
+/// Returns the ends that did not report an accelerated connection.
 fn unaccelerated(seen: &Observation) -> String {
     let mut text = String::new();
     for (role, outcome) in &seen.ends {

@@ -1,7 +1,7 @@
 //! Reads the summary that `sovia run -v` prints at exit.
 
-/// How many ends of connections the summary on a program's stderr calls
-/// accelerated; `None` if there is no summary.
+/// Returns the number of accelerated ends in the summary on a program's stderr; `None` if there is
+/// no summary.
 pub fn accelerated(stderr: &str) -> Option<u64> {
     if stderr.lines().any(|line| line.starts_with("sovia: no TCP connections seen")) {
         return Some(0);

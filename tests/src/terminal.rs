@@ -1,17 +1,17 @@
-//! A program in a terminal: tmux's, of its own server.
+//! Runs a program in a terminal of tmux, with a tmux server of its own.
 
 use crate::TempDir;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A terminal, which goes away when this is dropped.
+/// A terminal, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct Terminal {
     socket: PathBuf,
 }
 
 impl Terminal {
-    /// A terminal of `width` columns in which the shell runs `command`.
+    /// Makes a terminal of `width` columns in which the shell runs `command`.
     pub fn start(folder: &TempDir, width: u16, command: &str) -> Self {
         let terminal = Self { socket: folder.path().join(format!("tmux-{width}")) };
         let width = width.to_string();
@@ -36,7 +36,7 @@ impl Terminal {
         self.tmux(&["send-keys", key]);
     }
 
-    /// The process that was started in it.
+    /// Returns the process that was started in it.
     pub fn pid(&self) -> i32 {
         let said = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
         said.trim().parse().expect("a process's id")

@@ -1,7 +1,7 @@
 //! Shows the difference between two transcripts.
 
-/// Lines that only the expected (`-`) or only the seen (`+`) transcript has, with
-/// a few lines around them; `None` if they are equal.
+/// Returns the lines that only the expected (`-`) or only the seen (`+`) transcript has, with a few
+/// lines around them. Returns `None` if the transcripts are equal.
 pub fn difference(expected: &str, seen: &str) -> Option<String> {
     if expected == seen {
         return None;
@@ -28,7 +28,7 @@ pub fn difference(expected: &str, seen: &str) -> Option<String> {
 
 /// Both texts as one: `-` only expected, `+` only seen, ` ` in both.
 fn mark<'a>(expected: &[&'a str], seen: &[&'a str]) -> Vec<(char, &'a str)> {
-    // common[i][j]: the longest common subsequence of what follows i and j.
+    // `common[i][j]` is the longest common subsequence of the lines from `i` and from `j` on.
     let mut common = vec![vec![0_u32; seen.len() + 1]; expected.len() + 1];
     for i in (0..expected.len()).rev() {
         for j in (0..seen.len()).rev() {

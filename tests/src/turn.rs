@@ -1,9 +1,10 @@
-//! Ways of a test that take turns: each run of `make test` has some of them, drawn by its commit, `make test-all` has all.
+//! Variants of a test that take turns. Each run of `make test` runs some of them, selected by its commit; `make
+//! test-all` runs all.
 
 use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Number by which ways are drawn; without one all ways have their turn.
+/// Number by which variants are selected; without it, all are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn(pub(crate) Option<u64>);
 
@@ -18,7 +19,7 @@ impl Turn {
         }))
     }
 
-    /// Returns `count` of `ways`, which follow each other, or all of them.
+    /// Returns `count` consecutive `ways`, or all of them.
     pub(crate) fn some_of<T: Clone>(self, ways: &[T], count: usize) -> Vec<T> {
         let Some(draw) = self.0 else { return ways.to_vec() };
         let first = draw as usize % ways.len().max(1);
@@ -26,7 +27,8 @@ impl Turn {
     }
 }
 
-/// Returns `count` of `ways`, drawn for the test `what`, or all of them without `SOVIA_TESTS_TURN`.
+/// Returns `count` of `ways`, selected for the test `what`, or all of them without
+/// `SOVIA_TESTS_TURN`.
 pub fn in_turn<T: Clone>(what: impl Hash, ways: &[T], count: usize) -> Vec<T> {
     Turn::of(what).some_of(ways, count)
 }

@@ -1,14 +1,14 @@
-//! Waiting for something outside of this process.
+//! Waits for events outside of this process.
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it counts as hanging.
+/// Time after which anything counts as hanging.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 ///
 /// # Panics
-/// With `what`, when the watchdog has lost its patience.
+/// With `what`, if the condition does not hold in time.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + WATCHDOG;
     while !holds() {

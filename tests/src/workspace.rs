@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, process};
 
-/// The crate's own folder.
+/// Returns the crate's own folder.
 pub(crate) fn tests_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The `sovia` program under test: `SOVIA_BIN`, or the workspace's release build.
+/// Returns the `sovia` program under test: `SOVIA_BIN`, or the workspace's release build.
 ///
 /// # Panics
 /// If it has not been built.
@@ -28,7 +28,7 @@ pub fn sovia() -> PathBuf {
     path
 }
 
-/// `libsovia.so` under test: `SOVIA_LIB`, or the workspace's release build.
+/// Returns the `libsovia.so` under test: `SOVIA_LIB`, or the workspace's release build.
 ///
 /// # Panics
 /// If it has not been built.
@@ -41,7 +41,7 @@ pub fn libsovia() -> PathBuf {
     path
 }
 
-/// The folder of `libsovia-fi.so` under test: `SOVIA_FI`, or the workspace's release build.
+/// Returns the folder of `libsovia-fi.so` under test: `SOVIA_FI`, or the workspace's release build.
 ///
 /// # Panics
 /// If it has not been built.
@@ -54,7 +54,7 @@ pub fn fi_providers() -> PathBuf {
     path
 }
 
-/// Whether Sovia is left out, to test the scenarios themselves.
+/// Returns true if all ends run over the kernel, to test the scenarios themselves.
 pub(crate) fn kernel_only() -> bool {
     env::var("SOVIA_TESTS_STACK").is_ok_and(|stack| stack == "kernel")
 }
@@ -65,15 +65,15 @@ pub(crate) fn build_dir() -> PathBuf {
     own.parent().expect("programs lie in a folder").join("sovia-tests-apps")
 }
 
-/// A folder that goes away with its value.
+/// A folder that is removed with its value.
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// Makes a fresh one.
+    /// Makes a new folder.
     ///
     /// # Panics
-    /// If the system has no place for it.
+    /// If the system has no room for it.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -81,14 +81,14 @@ impl TempDir {
             let path = env::temp_dir().join(format!("sovia-tests-{}-{number}", process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Self(path),
-                // Of a test that was killed, whose process id has come round again.
+                // The folder is of a killed test whose process id is in use again.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => panic!("{}: {e}", path.display()),
             }
         }
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -102,12 +102,12 @@ impl Default for TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // Left behind, it does no harm.
+        // A folder that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Whether a file can be read by every user: it lies where all may enter.
+/// Returns true if every user can read a file: all folders of its path must be open to all.
 pub fn all_may_read(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let open = |path: &Path, bit| {

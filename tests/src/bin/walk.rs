@@ -1,8 +1,9 @@
-//! Random walks of two ends over the kernel and over Sovia:
+//! Runs random walks of two ends over the kernel and over Sovia:
 //!
-//! - `walk seeds KIND FROM TO`: walks of the seeds, of a kind ([`Kind::ALL`]). A walk in which the two stacks differ is shortened
-//!   and shown.
-//! - `walk script 'WARMUP; A write 5; B read 100; …' [REST]`: one walk, and what differs; with REST at that rest alone, in milliseconds.
+//! - `walk seeds KIND FROM TO`: runs the walks of these seeds, of a kind ([`Kind::ALL`]). If the two stacks differ in
+//!   a walk, shortens and prints it.
+//! - `walk script 'WARMUP; A write 5; B read 100; …' [REST]`: runs one walk and prints the difference, with all
+//!   rests, or with a rest of REST milliseconds.
 
 use sovia_tests::walk::compare::{Verdict, compare, compare_at, shorten};
 use sovia_tests::walk::end;

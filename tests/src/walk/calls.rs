@@ -1,17 +1,17 @@
-//! Single calls of a walk, and how their results are written down.
+//! Single calls of a walk, and the text of their results.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::os::fd::AsRawFd;
 use std::{io, mem, ptr};
 
-/// Ends whatever goes on, at the cost of the process: the controller sees that its pipe is closed.
+/// Ends this process, and so any call of its threads. The controller sees that the pipe is closed.
 pub(super) fn must(what: &str, result: i32) -> i32 {
     assert!(result >= 0, "{what}: {}", io::Error::last_os_error());
     result
 }
 
-/// A result, or the name of the error.
+/// Returns the result, or the name of the error.
 pub(super) fn said(result: isize) -> String {
     if result >= 0 {
         result.to_string()
@@ -33,7 +33,7 @@ pub(super) fn error_name(error: i32) -> String {
     }
 }
 
-/// The bytes that a step sends.
+/// Returns the bytes that a step sends.
 fn bytes_of(size: usize, step: usize) -> Vec<u8> {
     (0..size).map(|at| (step * 37 + at * (1 + (step & 3)) + (at >> 8)) as u8).collect()
 }
@@ -61,13 +61,13 @@ pub(super) fn receive(stream: i32, size: usize, flags: i32) -> String {
     seen(received, &bytes)
 }
 
-/// Discards bytes, by MSG_TRUNC without a buffer.
+/// Discards bytes with MSG_TRUNC and without a buffer.
 pub(super) fn discard(stream: i32, size: usize) -> String {
     // SAFETY: a stream's bytes go nowhere with MSG_TRUNC.
     said(unsafe { libc::recv(stream, ptr::null_mut(), size, libc::MSG_DONTWAIT | libc::MSG_TRUNC) })
 }
 
-/// Buffers of a third, of nothing, and of the rest.
+/// Splits a buffer into a third, nothing, and the rest.
 fn three(bytes: &mut [u8]) -> [libc::iovec; 3] {
     let (first, rest) = bytes.split_at_mut(bytes.len() / 3);
     let part =
@@ -75,7 +75,7 @@ fn three(bytes: &mut [u8]) -> [libc::iovec; 3] {
     [part(first), part(&mut []), part(rest)]
 }
 
-/// A message of these buffers, without an address and control messages.
+/// Makes a message of these buffers, without an address and control messages.
 pub(super) fn message(parts: &mut [libc::iovec]) -> libc::msghdr {
     // SAFETY: zeros are a message.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -108,7 +108,8 @@ fn splice(from: i32, to: i32, size: usize) -> isize {
     unsafe { libc::splice(from, none, to, none, size, libc::SPLICE_F_NONBLOCK) }
 }
 
-/// Moves bytes from the stream to a pipe, and says what the pipe has then. Only where there is something: the call waits.
+/// Moves bytes from the stream to a pipe, and prints how many the pipe holds. Call it only if there are bytes,
+/// because the call waits.
 pub(super) fn splice_in(stream: i32, size: usize) -> String {
     if poll(stream, libc::POLLIN, 0) == "none" {
         return "none".into();
@@ -123,14 +124,14 @@ pub(super) fn splice_in(stream: i32, size: usize) -> String {
     seen(moved, &bytes)
 }
 
-/// Sends what it first puts into a pipe.
+/// Puts bytes into a pipe, and moves them to the stream.
 pub(super) fn splice_out(stream: i32, size: usize, step: usize) -> String {
     let (reading, mut writing) = io::pipe().expect("a pipe");
     writing.write_all(&bytes_of(size, step)).expect("room");
     said(splice(reading.as_raw_fd(), stream, size))
 }
 
-/// Sends until there is no room. How much goes differs from stack to stack.
+/// Sends until there is no room. The number of bytes differs from stack to stack.
 pub(super) fn fill(stream: i32) -> String {
     loop {
         let sent = write(stream, 9000, 0);
@@ -140,7 +141,7 @@ pub(super) fn fill(stream: i32) -> String {
     }
 }
 
-/// Receives until nothing comes any more.
+/// Receives until no more bytes arrive.
 pub(super) fn drain(stream: i32) -> String {
     loop {
         poll(stream, libc::POLLIN, 15);

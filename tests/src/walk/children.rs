@@ -1,10 +1,11 @@
-//! Children of an end that become another program.
+//! Children of an end that execute another program.
 
 use super::calls::{checksum, must, poll, receive, write};
 use std::ffi::CString;
 use std::{env, ptr};
 
-/// `WAY STACK WHAT SIZE STEP`: a child that becomes this program again and does one thing; what it says by its status.
+/// `WAY STACK WHAT SIZE STEP`: starts a child that executes this program, which takes one step and reports it by its
+/// status.
 pub(super) fn child(stream: i32, words: &[&str]) -> String {
     let own = env::current_exe().expect("a path").into_os_string().into_string().expect("text");
     let stream = stream.to_string();
@@ -67,7 +68,8 @@ pub(super) fn child(stream: i32, words: &[&str]) -> String {
     status(seen)
 }
 
-/// The other program: `STREAM WHAT SIZE STEP`. It says what it has seen by its exit status.
+/// Takes one step in the other program: `STREAM WHAT SIZE STEP`. Reports the result by the exit
+/// status.
 pub fn run_child(words: &[String]) -> i32 {
     let number = |at: usize| words[at].parse::<usize>().expect("a number");
     let stream = number(0) as i32;

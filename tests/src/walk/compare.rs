@@ -16,14 +16,14 @@ const RESTS: [Duration; 3] =
 /// Result of a comparison.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Both see the same.
+    /// Both stacks show the same.
     Same,
-    /// The kernel does not see the same twice.
+    /// The kernel does not show the same twice.
     Undecided,
     /// They differ only as docs/reference/functions.md allows. An end or a reset may show differently once the connection has gone back
     /// to TCP, or is behind a relay. The bytes are the same.
     Known(String),
-    /// They differ: how.
+    /// The stacks differ, with the difference.
     Differ(String),
 }
 
@@ -39,7 +39,7 @@ pub fn compare(program: &Path, script: &Script) -> Verdict {
     verdict
 }
 
-/// Compares the two stacks at one rest.
+/// Compares the two stacks with one rest.
 pub fn compare_at(program: &Path, script: &Script, rest: Duration) -> Verdict {
     if !script.is_fair() {
         return Verdict::Undecided;
@@ -56,9 +56,10 @@ pub fn compare_at(program: &Path, script: &Script, rest: Duration) -> Verdict {
     }
 }
 
-/// A shorter walk in which the two stacks still differ: no single step of it can be left out.
+/// Returns a shorter walk in which the two stacks still differ. No single step can be left out of
+/// it.
 pub fn shorten(program: &Path, script: &Script) -> Script {
-    // A short rest, for some hundred walks are taken.
+    // A short rest, because some hundred walks run.
     let differs =
         |script: &Script| matches!(compare_at(program, script, RESTS[1]), Verdict::Differ(_));
     let mut shortest = script.clone();

@@ -1,4 +1,4 @@
-//! One end of a walk: reads steps from a pipe, takes them, and answers with what it has seen.
+//! Runs one end of a walk: reads steps from a pipe, takes them, and answers with the results.
 
 use super::calls::{self, error_name, must, poll, receive, said, set_option, unread};
 use super::children::child;
@@ -14,22 +14,22 @@ use std::process::exit;
 use std::{mem, ptr};
 
 struct End {
-    /// The numbers of its connections, the one in use first.
+    /// Descriptors of its connections; the first one is in use.
     numbers: Vec<i32>,
     listener: i32,
     sets: Sets,
     sleepers: Sleepers,
     own: Walker,
     boxes: Boxes,
-    /// For the child that it may fork.
+    /// Pipes of the child that it may fork.
     for_child: Option<Pipes>,
 }
 
 /// Commands and answers.
 type Pipes = (File, File);
 
-/// Runs an end: `WALKER COMMANDS ANSWERS COMMANDS2 ANSWERS2 BOX...`: which it is, descriptors of pipes, the last two for a forked
-/// child, and the ends of all boxes.
+/// Runs an end: `WALKER COMMANDS ANSWERS COMMANDS2 ANSWERS2 BOX...`. The numbers are descriptors of pipes, the second
+/// pair for a forked child, and the ends of all boxes.
 pub fn run(words: &[String]) {
     let descriptor = |at: usize| {
         let fd = words[at].parse().expect("a descriptor");
@@ -79,7 +79,7 @@ impl End {
                     self.own = self.own.child();
                     return self.obey(of_child);
                 }
-                // Its end shows in its pipes.
+                // The closed pipes report its end.
                 drop(of_child);
                 writeln!(answers, "{pid}").expect("the controller reads");
                 continue;
@@ -250,12 +250,12 @@ fn warm_up(stream: i32, rounds: usize, asks: bool) -> String {
     "warm".into()
 }
 
-/// A receive that a timer's signal interrupts.
+/// Makes a receive that a timer's signal interrupts.
 fn interrupted(stream: i32, microseconds: usize) -> String {
     // SAFETY: zeros are a timer that is not set.
     let mut timer: libc::itimerval = unsafe { mem::zeroed() };
     timer.it_value.tv_usec = microseconds as libc::suseconds_t;
-    // Again and again: a signal may come before the call.
+    // Repeat the signal, because it may come before the call.
     timer.it_interval.tv_usec = 20_000;
     // SAFETY: the timer is one, and the old one is not asked for.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, ptr::null_mut()) };

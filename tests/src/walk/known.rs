@@ -1,9 +1,9 @@
-//! Differences that docs/reference/functions.md names.
+//! Differences that docs/reference/functions.md documents.
 
 use super::script::Script;
 use super::seeds::MOVED;
 
-/// Returns true if the first difference is one that docs/reference/functions.md names.
+/// Returns true if docs/reference/functions.md documents the first difference.
 pub(super) fn is_known(script: &Script, kernel: &str, sovia: &str) -> bool {
     let Some(first) = First::of(kernel, sovia) else { return false };
     has_edges(script) && (moves(script) && first.is_one_edge_more() || first.is_edge_of_room())
@@ -11,7 +11,7 @@ pub(super) fn is_known(script: &Script, kernel: &str, sovia: &str) -> bool {
         || goes_back(script, kernel, sovia) && bytes(kernel) == bytes(sovia)
 }
 
-/// Whether a connection may have gone back to TCP by the first step that is seen differently.
+/// Returns true if a connection may have fallen back to TCP by the first step that differs.
 fn goes_back(script: &Script, kernel: &str, sovia: &str) -> bool {
     let same = kernel.lines().zip(sovia.lines()).take_while(|(one, other)| one == other).count();
     let taken = &script.steps[..script.steps.len().min(same + 1)];
@@ -32,7 +32,7 @@ fn has_edges(script: &Script) -> bool {
     script.steps.iter().any(|step| step.action.contains("edge"))
 }
 
-/// The transfers that each connection has had before the walk uses it.
+/// Number of transfers of each connection before the walk uses it.
 fn transfers(script: &Script) -> Vec<usize> {
     let opened = |action: &str| action.strip_prefix("open ")?.split(' ').next()?.parse().ok();
     let of_others = script.steps.iter().filter_map(|step| opened(&step.action));
@@ -55,14 +55,14 @@ fn has_both_paths(script: &Script) -> bool {
 struct First<'t> {
     kernel: Line<'t>,
     sovia: Line<'t>,
-    /// The rest of Sovia's lines.
+    /// All later lines of Sovia.
     after: &'t str,
 }
 
-/// A line, apart.
+/// A line, split into its parts.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'t> {
-    /// The number of each entry that has events, and its mask.
+    /// Number of each entry with events, and its mask.
     events: Vec<(&'t str, Vec<&'t str>)>,
     words: Vec<&'t str>,
 }
@@ -118,7 +118,7 @@ impl<'t> First<'t> {
         None
     }
 
-    /// Which of a VI and TCP is first may differ. If the wait has no place for more, the first ones are others.
+    /// Either of a VI and TCP may be first. If the wait has no room for more, other entries may be first.
     fn is_order(&self) -> bool {
         let Line { events, words } = &self.kernel;
         let is_full = events.len() == self.sovia.events.len() && self.kernel.is_full();
@@ -140,7 +140,7 @@ impl<'t> First<'t> {
                     || !self.kernel.events.is_empty() && self.kernel.events.iter().all(is_told))
     }
 
-    /// Returns true if a thread that waits for events is woken in Sovia alone, and everything else is the same.
+    /// Returns true if only Sovia wakes a thread that waits for events, and everything else is the same.
     fn wakes_one_more(&self) -> bool {
         let (mut kernel, mut sovia) = (self.kernel.words.clone(), self.sovia.words.clone());
         let sleeps = kernel.windows(2).position(|words| words == ["events", "sleeps"]);

@@ -1,4 +1,4 @@
-//! Boxes by which walkers give each other a connection (SCM_RIGHTS).
+//! Boxes in which walkers pass each other a connection (SCM_RIGHTS).
 
 use super::calls::{self, said};
 use super::script::Walker;
@@ -7,11 +7,11 @@ use std::{ptr, slice};
 /// Room for one descriptor.
 const ROOM: usize = 24;
 
-/// The end of each walker's box that it takes from, and the end by which others give.
+/// Ends of each walker's box: one to take descriptors, one for other walkers to put them in.
 pub(super) struct Boxes(pub(super) [[i32; 2]; Walker::COUNT]);
 
 impl Boxes {
-    /// Gives a walker one more number of a connection.
+    /// Gives a walker another descriptor of a connection.
     pub(super) fn give(&self, stream: i32, to: Walker) -> String {
         let mut room = [0u64; ROOM / 8];
         let mut byte = 0u8;
@@ -29,7 +29,7 @@ impl Boxes {
         })
     }
 
-    /// Takes a number that another walker has given to this one.
+    /// Takes a descriptor that another walker has given.
     pub(super) fn take(&self, own: Walker) -> Option<i32> {
         let mut room = [0u64; ROOM / 8];
         let mut byte = 0u8;

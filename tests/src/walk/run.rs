@@ -1,4 +1,4 @@
-//! Lets both ends walk and writes down what they see.
+//! Runs both ends of a walk, and writes down their results.
 
 use super::script::{Script, Walker};
 use crate::launch::Launch;
@@ -13,16 +13,16 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How a walk is taken.
+/// Stack and speed of a walk.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Carrier of the streams of both ends.
     pub stack: Stack,
-    /// Time for what goes on between processes to come to rest, after each step.
+    /// Time after each step in which events between processes can end.
     pub rest: Duration,
 }
 
-/// A process without an answer for so long hangs.
+/// Time without an answer after which a process counts as hanging.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Result of a walk.
@@ -30,11 +30,11 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 pub struct Seen {
     /// Output of the walkers, a line for each step.
     pub text: String,
-    /// Whether a walker has its connection behind a relay at the end. That is a Unix socket, and shows it.
+    /// Set if a relay has a walker's connection at the end. The walker then sees a Unix socket.
     pub relayed: bool,
 }
 
-/// Takes a walk, with `program` at both ends.
+/// Runs a walk, with `program` at both ends.
 pub fn walk(program: &Path, script: &Script, pace: Pace) -> Seen {
     let mut party = Party::start(program, pace);
     let mut text = String::new();
@@ -44,7 +44,7 @@ pub fn walk(program: &Path, script: &Script, pace: Pace) -> Seen {
         text.push_str(&format!("{step}: {seen}\n"));
         sleep(pace.rest);
     }
-    // Each that is still there receives the rest. Its length differs where a path was filled.
+    // Each remaining walker receives the rest. Its length differs if a path was filled.
     let (receive, times) = if script.fills() { ("drain", 1) } else { ("await 300000", 3) };
     for walker in (0..Walker::COUNT).map(Walker) {
         for _ in 0..times {
@@ -175,7 +175,7 @@ impl Party {
         "killed".into()
     }
 
-    /// Waits for the end of a walker: a dead process answers no more, and holds no connection.
+    /// Waits for the end of a walker. A dead process answers no more, and holds no connection.
     fn wait(&mut self, walker: Walker) {
         if let Some(mut pipes) = self.pipes[walker.0].take() {
             if let Some(end) = self.ends.get_mut(walker.0) {
@@ -200,10 +200,10 @@ impl Drop for Party {
 
 /// Two pipes between this process and a walker.
 struct Channel {
-    /// The walker's ends.
+    /// Ends of the walker.
     commands: PipeReader,
     answers: PipeWriter,
-    /// This process's.
+    /// Ends of this process.
     pipes: Pipes,
 }
 
@@ -215,7 +215,7 @@ impl Channel {
         Self { commands, answers, pipes }
     }
 
-    /// The numbers of the walker's ends.
+    /// Returns the descriptors of the walker's ends.
     fn numbers(&self) -> [i32; 2] {
         [self.commands.as_raw_fd(), self.answers.as_raw_fd()]
     }

@@ -8,10 +8,10 @@ use std::str::FromStr;
 pub struct Walker(pub usize);
 
 impl Walker {
-    /// How many there may be.
+    /// Greatest number of walkers.
     pub const COUNT: usize = 4;
 
-    /// Its child by `fork`.
+    /// Returns its child by `fork`.
     pub fn child(self) -> Self {
         Self(self.0 + 2)
     }
@@ -39,10 +39,10 @@ impl FromStr for Walker {
     }
 }
 
-/// One step: the walker that takes it, and what it does, in the words that [`super::end`] understands.
+/// One step: its walker, and the action in the words that [`super::end`] understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Takes it.
+    /// Walker that takes the step.
     pub walker: Walker,
     /// A word and its numbers.
     pub action: String,
@@ -59,19 +59,20 @@ impl fmt::Display for Step {
 pub struct Script {
     /// Round trips of 8 bytes before the steps.
     pub warmup: usize,
-    /// In this order, one at a time.
+    /// Steps in their order, one at a time.
     pub steps: Vec<Step>,
 }
 
 impl Script {
-    /// Returns true if a path is filled. How much goes into it differs from stack to stack.
+    /// Returns true if a step fills a path. The number of bytes in it differs from stack to stack.
     pub fn fills(&self) -> bool {
         self.steps
             .iter()
             .any(|Step { action, .. }| action == "fill" || action.starts_with("sleep send"))
     }
 
-    /// Returns true if no step shows how much went into a path: what was filled is drained before other bytes go there.
+    /// Returns true if no step shows how much a path could hold: filled bytes are drained before other bytes are
+    /// sent.
     pub fn is_fair(&self) -> bool {
         let mut is_full = [false, false];
         let (mut has_filled, mut has_shut) = ([false, false], [false, false]);

@@ -1,9 +1,9 @@
-//! The walks that seeds stand for.
+//! Generates the walk of a seed.
 
 use super::script::{Script, Step, Walker};
 use std::str::FromStr;
 
-/// Numbers that a seed decides (splitmix64).
+/// Pseudorandom numbers from a seed (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -20,32 +20,32 @@ impl Dice {
     }
 }
 
-/// Around the sizes at which the way of a message changes.
+/// Sizes around those at which messages take another path.
 const SIZES: [usize; 12] = [1, 7, 8, 48, 49, 100, 112, 113, 1000, 3000, 9000, 20000];
-/// More than can be unread.
+/// More bytes than can be unread.
 const ALL: usize = 300_000;
 
 /// Kinds of walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Sends, receives, looks, halves that are shut, closes.
+    /// Sends, receives, peeks, half-closes, closes.
     Calls,
-    /// Also forked children, and deaths.
+    /// Also forked children and deaths.
     Processes,
-    /// Also children that become another program.
+    /// Also children that execute another program.
     Programs,
     /// Epoll instances, in every mode, and threads that sleep in a call.
     Waits,
-    /// Receives and sends of every form, and a connection under several numbers.
+    /// Receives and sends of every form, and a connection under several descriptors.
     Forms,
-    /// Connections that are given to other processes.
+    /// Connections that are passed to other processes.
     Gifts,
     /// Several connections in the same epoll instances.
     Several,
 }
 
 impl Kind {
-    /// All of them, by name.
+    /// All kinds, by name.
     pub const ALL: [(&str, Self); 7] = [
         ("calls", Self::Calls),
         ("processes", Self::Processes),
@@ -70,7 +70,7 @@ impl FromStr for Kind {
 /// Round trips after which a connection is on its VI.
 pub(super) const MOVED: usize = 14;
 
-/// The walk of that kind that a seed stands for.
+/// Returns the walk of a kind for a seed.
 pub fn of_seed(seed: u64, kind: Kind) -> Script {
     let mut dice = Dice(seed);
     let mut warmup = dice.below(13);
@@ -97,7 +97,7 @@ fn processes(dice: &mut Dice, kind: Kind) -> Vec<Step> {
             take(end, "add 0 both end".into());
         }
     }
-    // The walkers that live and have the connection; whether an end has forked.
+    // Living walkers with the connection; and for each end, whether it has forked.
     let mut holds = [true, true, false, false];
     let mut has_forked = [false, false];
     for _ in 0..8 + dice.below(30) {
@@ -149,11 +149,11 @@ fn processes(dice: &mut Dice, kind: Kind) -> Vec<Step> {
 fn waits(dice: &mut Dice) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut is_there = [true, true];
-    // The ends that have filled their path: then only `drain` receives the same from both stacks.
+    // Ends that have filled their path: then only `drain` receives the same from both stacks.
     let mut fills = [false, false];
-    // Bytes go on arriving in a path that was filled, each time with an edge.
+    // Bytes keep arriving on a filled path, each time with an edge.
     let has_edges = [dice.below(2) == 0, dice.below(2) == 0];
-    // A thread that sleeps in a receive takes bytes that another would.
+    // A thread that sleeps in a receive takes bytes that another call would get.
     let mut receives = [false, false];
     let mut has_second = [false, false];
     let mut sleepers = [0, 0];
@@ -211,7 +211,7 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
                 ]);
                 format!("sleep {call}")
             }
-            // Alone: of two sleepers either may see the bytes.
+            // Only one: of two sleepers, either may get the bytes.
             83..85 if may_receive && !fills[1 - end] && sleepers[end] == 0 => {
                 sleepers[end] += 1;
                 receives[end] = true;
@@ -241,7 +241,7 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Shows what each end's threads and epoll instances have at the end.
+/// Shows the final state of each end's threads and epoll instances.
 fn last_looks() -> impl Iterator<Item = Step> {
     let looks = ["woken", "events 0 4", "events 1 4"];
     let of = move |end| looks.map(|look| Step { walker: Walker(end), action: look.into() });
@@ -250,7 +250,7 @@ fn last_looks() -> impl Iterator<Item = Step> {
 
 fn gifts(dice: &mut Dice) -> Vec<Step> {
     let mut steps = Vec::new();
-    // The walkers that live; their numbers of a connection; those that others have given them.
+    // Living walkers, their descriptors of a connection, and descriptors from other walkers.
     let mut is_there = [true, true, false, false];
     let mut numbers = [1, 1, 0, 0];
     let mut given = [0; Walker::COUNT];

@@ -2,7 +2,7 @@
 
 use super::calls::{must, names, said};
 
-/// Some instances. Each entry has a number of its own, which its events show.
+/// Epoll instances. Each entry has a number, which its events show.
 #[derive(Default)]
 pub(super) struct Sets {
     instances: [Option<i32>; Sets::COUNT],
@@ -10,10 +10,10 @@ pub(super) struct Sets {
 }
 
 impl Sets {
-    /// How many there may be.
+    /// Greatest number of instances.
     pub(super) const COUNT: usize = 2;
 
-    /// The instance with that number, made by the first that asks.
+    /// Returns the instance with this number; the first use makes it.
     pub(super) fn instance(&mut self, set: usize) -> i32 {
         *self.instances[set].get_or_insert_with(|| {
             // SAFETY: a call that takes a number.
@@ -40,7 +40,7 @@ impl Sets {
         said(unsafe { libc::epoll_ctl(self.instance(set), call, stream, &mut event) } as isize)
     }
 
-    /// Reports what an instance has now, in its order.
+    /// Prints the present events of an instance, in their order.
     pub(super) fn events(&mut self, set: usize, room: usize) -> String {
         match self.instances[set] {
             Some(instance) => wait(instance, room, 0),
@@ -55,7 +55,7 @@ impl Sets {
     }
 }
 
-/// Waits for so many milliseconds at most, without a limit for -1.
+/// Waits for at most `milliseconds`, without a limit for -1.
 pub(super) fn wait(instance: i32, room: usize, milliseconds: i32) -> String {
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; room];
     // SAFETY: `events` has room for `room` events.
@@ -74,7 +74,7 @@ pub(super) fn wait(instance: i32, room: usize, milliseconds: i32) -> String {
     }
 }
 
-/// Returns the bits that `level`, `edge`, `once` and `exclusive`, `in`, `out`, `both` and `end` ask for.
+/// Returns the bits for the words `level`, `edge`, `once`, `exclusive`, `in`, `out`, `both` and `end`.
 fn mask(words: &[&str]) -> u32 {
     let bits = |word: &&str| match *word {
         "edge" => libc::EPOLLET,

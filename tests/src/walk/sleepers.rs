@@ -1,11 +1,11 @@
-//! Threads of an end that sleep in a call, while steps are taken.
+//! Threads of an end that sleep in a call while steps are taken.
 
 use super::calls::{poll, receive, said};
 use super::sets;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Those that have not yet told their result.
+/// Threads whose results have not been printed.
 #[derive(Default)]
 pub(super) struct Sleepers(Vec<Sleeper>);
 
@@ -14,13 +14,13 @@ struct Sleeper {
     result: Receiver<String>,
 }
 
-/// A call that a thread sleeps in.
+/// A call in which a thread sleeps.
 pub(super) enum Sleep {
-    /// `recv` with that room.
+    /// `recv` with this room.
     Receive(usize),
     /// `poll` for these events.
     Poll(i16),
-    /// `epoll_wait` in that instance.
+    /// `epoll_wait` in this instance.
     Events(i32),
     /// `send` of so many bytes, more than there is room for.
     Send(usize),
@@ -43,7 +43,7 @@ impl Sleepers {
         "started".into()
     }
 
-    /// Tells of each thread whether it sleeps, or what it has seen.
+    /// Prints of each thread that it sleeps, or its result.
     pub(super) fn look(&mut self) -> String {
         let mut told = Vec::new();
         self.0.retain(|sleeper| match sleeper.result.try_recv() {
@@ -60,7 +60,7 @@ impl Sleepers {
     }
 }
 
-/// How many bytes were sent before an end or an error differs from stack to stack.
+/// The number of bytes sent before an end or an error differs from stack to stack.
 fn send_all(stream: i32, size: usize) -> String {
     let bytes = vec![0u8; size];
     // SAFETY: the buffer has that length.

@@ -1,11 +1,11 @@
-//! Frames from and to an Ethernet device, by a packet socket.
+//! Receives frames from an Ethernet device and sends frames to it, by a packet socket.
 
 use core::mem::MaybeUninit;
 use sovia_sys::call::{self, RawFd};
 use sovia_sys::interface::Interfaces;
 use sovia_sys::{Errno, Fd, Result};
 
-/// Frames that one system call brings or takes.
+/// Greatest number of frames that one system call receives or sends.
 const BATCH: usize = 64;
 /// Bytes of a frame: an MTU of 9000 and the header.
 const FRAME_MAX: usize = 9216;
@@ -24,12 +24,12 @@ pub(crate) struct Came {
 pub(crate) struct Device {
     socket: Fd,
     room: Box<[u8]>,
-    /// Frames that were longer than a frame can be, so that an offload is on; and those that the kernel did not take.
+    /// Frames longer than `FRAME_MAX`, which means that an offload is on; and frames that the kernel refused.
     pub(crate) too_long: u64,
     pub(crate) refused: u64,
 }
 
-/// Room for the control message that says when a frame came.
+/// Room for the control message with the arrival time of a frame.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Stamp {
@@ -77,7 +77,7 @@ impl Device {
         told.map_or(0, |[_, lost]| lost.into())
     }
 
-    /// Appends a batch of frames that have come; whether there may be more.
+    /// Appends a batch of arrived frames. Returns true if there may be more.
     pub(crate) fn receive(&mut self, came: &mut Vec<Came>) -> Result<bool> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
@@ -119,14 +119,14 @@ impl Device {
         Ok(got == BATCH)
     }
 
-    /// Sends frames, and forgets them.
+    /// Sends frames, and drops those that the kernel refuses.
     pub(crate) fn send(&mut self, frames: &mut Vec<Vec<u8>>) -> Result<()> {
         let mut rest = frames.as_slice();
         while !rest.is_empty() {
             match self.send_some(rest) {
                 Ok(sent) => rest = &rest[sent.max(1)..],
                 Err(Errno::EINTR) => {}
-                // The receiving end has no room, or the frame is not one that it takes.
+                // The receiver has no room, or does not accept the frame.
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EMSGSIZE | Errno::EINVAL) => {
                     self.refused += 1;
                     rest = &rest[1..];

@@ -1,10 +1,11 @@
-//! `bottleneck`: joins two Ethernet devices of one network namespace by a link with a rate, a delay, a queue and faults, as
-//! tc-netem would. What happens to frames is decided by `sovia-simnet`, whose virtual time is here the real one.
+//! `bottleneck`: joins two Ethernet devices of one network namespace by a link with a rate, a delay, a queue and
+//! faults, like tc-netem. `sovia-simnet` decides the fate of each frame; here its virtual time is the real time.
 //!
-//! Usually the devices are the near ends of two veth pairs, whose far ends are in the namespaces of two hosts. Their offloads
-//! must be off there (`ethtool -K DEVICE tx off tso off gso off tx-udp-segmentation off`), so that frames are those which would be on a wire.
+//! Usually the devices are the near ends of two veth pairs, and the other ends are in the namespaces of two hosts.
+//! Turn their offloads off there (`ethtool -K DEVICE tx off tso off gso off tx-udp-segmentation off`), so that frames
+//! have their size on a wire.
 //!
-//! - `device`: frames from and to a device; `relay`: what is done with them.
+//! - `device`: receives and sends frames; `relay`: delays, loses and changes them.
 
 mod device;
 mod relay;
@@ -16,37 +17,37 @@ use relay::Relay;
 use sovia_simnet::Link;
 use std::process::ExitCode;
 
-/// Joins two Ethernet devices by a link that is narrow, long and bad, each way alike. It ends with its standard input, and says then
-/// what has become of frames.
+/// Joins two Ethernet devices by a slow, long and lossy link, the same in both directions. It ends with its standard
+/// input, and then prints counts of frames.
 #[derive(Parser)]
 #[command(name = "bottleneck", max_term_width = 100)]
 struct Cli {
-    /// The device at the one end
+    /// First device
     one: String,
-    /// The device at the other end
+    /// Second device
     other: String,
     /// Megabits a second, Ethernet headers included
     #[arg(long, value_name = "MBIT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rate: u64,
-    /// Microseconds from the one end to the other
+    /// Microseconds from one end to the other
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 5000)]
     delay: u64,
-    /// Bytes that wait for the link at most; what comes then is lost
+    /// Size of the queue in bytes; frames that find it full are lost
     #[arg(long, value_name = "BYTES", default_value_t = 1_250_000)]
     queue: u64,
-    /// Frames that get lost, of a hundred
+    /// Percentage of frames that get lost
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     lose: f64,
-    /// Frames that arrive twice, of a hundred
+    /// Percentage of frames that arrive twice
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     duplicate: f64,
-    /// Frames that others may overtake, of a hundred
+    /// Percentage of frames that others may overtake
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     reorder: f64,
-    /// Microseconds that such a frame is late at most
+    /// Longest additional delay of such a frame in microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 2000)]
     late: u64,
-    /// Frames in which a bit changes, of a hundred
+    /// Percentage of frames in which a bit changes
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     corrupt: f64,
     /// Seed that selects these frames
@@ -84,7 +85,7 @@ fn serve(cli: &Cli) -> anyhow::Result<()> {
             .map_err(|error| anyhow::anyhow!("the Ethernet device {name} cannot be used: {error}"))
     };
     let mut relay = Relay::new(cli.seed, cli.link(), [open(&cli.one)?, open(&cli.other)?]);
-    // A script that starts it waits for this line.
+    // The script that starts this program waits for this line.
     println!("the way is ready");
     relay.run().map_err(|error| anyhow::anyhow!("frames cannot be moved: {error}"))?;
     println!("{}", relay.summary());

@@ -20,16 +20,16 @@ pub(crate) struct Relay {
     net: Net<Vec<u8>, ()>,
     nodes: [NodeId; 2],
     devices: [Device; 2],
-    /// Frames that are due, for each device.
+    /// Due frames of each device.
     due: [Vec<Vec<u8>>; 2],
-    /// The real time at which the network began.
+    /// Real time at which the network began.
     began: u64,
-    /// The bit that changes next in a corrupt frame.
+    /// Bit to change in the next corrupt frame.
     damage: usize,
 }
 
 fn now() -> u64 {
-    // The kernel says by this clock when frames came.
+    // The kernel's timestamps of frames use this clock.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
@@ -43,7 +43,7 @@ impl Relay {
     /// Moves frames until the standard input ends.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub(crate) fn run(&mut self) -> Result<()> {
         let mut quiet = 0;
         loop {
@@ -64,7 +64,7 @@ impl Relay {
         }
     }
 
-    /// Takes what has come and sends what is due; whether something has come.
+    /// Receives frames and sends due frames. Returns true if a frame arrived.
     fn turn(&mut self) -> Result<bool> {
         let mut all = Vec::new();
         for (end, device) in self.devices.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ impl Relay {
         Ok(any)
     }
 
-    /// Lets time pass; frames that arrive by then are due.
+    /// Advances the time. Frames that arrive by then are due.
     fn pass(&mut self, to: Time) {
         while self.net.next_time().is_some_and(|next| next <= to) {
             let Some(Event::Packet(delivery)) = self.net.step() else { continue };
