@@ -1,4 +1,4 @@
-//! Programs that cannot see each other, and the agent that vouches for them. For root, who can make network namespaces.
+//! Programs that cannot see each other, and the agent that identifies them. Needs root, for network namespaces.
 
 use sovia_tests::{
     Agent, Hosts, Launch, Outcome, Running, Stack, TempDir, all_may_read, installed, skipped, until,
@@ -37,7 +37,7 @@ impl Scene {
         Some(Scene { hosts, folder })
     }
 
-    /// With an agent.
+    /// Makes the scene and starts an agent.
     fn with_agent(test: &str) -> Option<(Scene, Agent)> {
         let scene = Scene::set(test)?;
         match Agent::start(&scene.folder) {
@@ -50,7 +50,7 @@ impl Scene {
         }
     }
 
-    /// Starts one end: as a user, where a prefix takes it, with rules.
+    /// Starts one end with rules, as the user that `prefix` selects.
     fn start(&self, prefix: &str, user: u32, rules: &str, words: &[&str]) -> Running {
         let user = format!("setpriv --reuid {user} --regid {user} --clear-groups");
         let agent = format!("env SOVIA_AGENT={}", Agent::path(&self.folder).display());
@@ -67,7 +67,7 @@ impl Scene {
         Launch::new(Stack::Kernel, command).start()
     }
 
-    /// Two ends, the one that answers in the second namespace.
+    /// Starts two ends; the answering one is in the second namespace.
     fn converse(&self, rules: [&str; 2], connections: &str, case: &[&str]) -> [Running; 2] {
         let address = Hosts::ADDRESSES[1];
         let answers = ["answer", address, PORT, connections];
@@ -83,7 +83,7 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/neighbours.py")
 }
 
-/// The interpreter that other users may run as well.
+/// Returns the interpreter that other users may run too.
 fn python() -> PathBuf {
     let common = PathBuf::from("/usr/bin/python3");
     if common.exists() { common } else { installed("python3").expect("looked for before") }
@@ -112,7 +112,8 @@ fn two_network_namespaces_meet_by_the_agent() {
     }
 }
 
-/// Each connection is shown anew: that the two processes have met says nothing of another connection.
+/// Each connection must be proved again: an earlier meeting of the two processes proves nothing about
+/// it.
 #[test]
 fn later_connections_of_the_two_meet_as_well() {
     let Some((scene, _agent)) = Scene::with_agent("later_connections_of_the_two_meet_as_well")
@@ -142,7 +143,7 @@ fn without_a_rule_at_both_ends_they_stay_on_tcp() {
     for (rules, reason) in [
         (["", TRUST[1]], ELSEWHERE),
         ([TRUST[0], ""], ELSEWHERE),
-        // The agent has introduced the two, if it was not too slow for that.
+        // The agent has connected the two, if it was fast enough.
         (["trust:uid=4003", TRUST[1]], "the other end belongs to another user"),
         ([TRUST[0], "trust:uid=4003"], "the other end belongs to another user"),
     ] {
@@ -182,7 +183,7 @@ fn stopped_agent_does_not_delay_programs() {
     assert_eq!(ends[1].stdout, "went on\naccelerated\nok\n", "{ends:#?}");
 }
 
-/// The kernel does not tell one namespace of the other's sockets, but that a connection has ended.
+/// The kernel does not show one namespace the other's sockets, except that a connection has ended.
 #[test]
 fn the_end_of_a_process_that_is_killed_is_seen() {
     let Some((scene, _agent)) = Scene::with_agent("the_end_of_a_process_that_is_killed_is_seen")
@@ -250,7 +251,7 @@ fn a_user_without_a_number_is_trusted_with_any_user() {
     }
 }
 
-/// A socket that some user has put in the agent's place.
+/// A socket that another user has put in the agent's place.
 #[test]
 fn agent_of_another_user_receives_nothing() {
     let Some(scene) = Scene::set("agent_of_another_user_receives_nothing") else { return };

@@ -1,7 +1,7 @@
 //! A process of another user abuses a server's notification sockets, in each possible way. Meanwhile and afterwards
 //! the server serves other clients, and ends when it gets the signal.
 //!
-//! For root: without it every test here is skipped, and says so.
+//! Needs root: without it every test here is skipped and says so.
 
 use sovia_tests::{
     Launch, Outcome, Service, Stack, all_may_read, c_program, free_port, skipped, sovia,
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
-/// How often each client asks.
+/// Number of each client's requests.
 const QUESTIONS: usize = 2000;
 
 fn left_out(test: &str) -> bool {
@@ -50,7 +50,7 @@ fn a_stranger(mode: &str) {
     let port = free_port();
     let line = format!("{} redis-server --port {port} --bind 127.0.0.1 --dir /", under(4002, "-v"));
     let server = Service::start(Stack::Kernel, &line, port);
-    // Root: the kernel lets no other user stop faults in its own calls.
+    // Needs root: the kernel lets no other user stop page faults in system calls.
     let line = under(0, "");
     let mut line = line.split_whitespace();
     let mut abuser = Command::new(line.next().expect("a command"))
@@ -64,7 +64,7 @@ fn a_stranger(mode: &str) {
     let output = abuser.stdout.take().expect("it is a pipe");
     BufReader::new(output).read_line(&mut said).expect("its output can be read");
     let clients = [(mode, pongs(port, 4001)), ("beside it", pongs(port, 4001))];
-    // Without -v it is the program itself.
+    // Without -v, this process is the program itself.
     let killed = abuser.kill();
     let ended = abuser.wait();
     let after = pongs(port, 4001);

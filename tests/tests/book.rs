@@ -1,4 +1,4 @@
-//! The documentation: links lead somewhere, and mdBook makes a book of it.
+//! Checks that links in the documentation have targets, and that mdBook makes a book of it.
 
 use sovia_tests::{TempDir, skipped};
 use std::collections::BTreeSet;
@@ -10,21 +10,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every page that the tree keeps.
+/// Returns every page of the tree.
 fn pages() -> Vec<String> {
     let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output();
     let known = output.ok().filter(|output| output.status.success());
     let listed = known.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
     let mut pages: Vec<String> = listed.unwrap_or_default().lines().map(str::to_owned).collect();
     if pages.is_empty() {
-        // A tree without its history.
+        // A tree without its git history.
         let here = pages_in(&root(), false).into_iter().chain(pages_in(&root().join("docs"), true));
         pages.extend(here.map(|it| it.strip_prefix(root()).unwrap().display().to_string()));
     }
     pages
 }
 
-/// Pages in a folder, or also in those below.
+/// Returns pages in a folder, or also in folders below it.
 fn pages_in(folder: &Path, goes_down: bool) -> Vec<PathBuf> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -38,7 +38,7 @@ fn pages_in(folder: &Path, goes_down: bool) -> Vec<PathBuf> {
     pages
 }
 
-/// Lines outside blocks of code, without code within them.
+/// Returns lines outside of code blocks, without inline code.
 fn prose(text: &str) -> String {
     let mut prose = String::new();
     let mut is_code = false;
@@ -105,7 +105,7 @@ fn links_lead_somewhere() {
             if link.contains("://") || link.starts_with("mailto:") {
                 continue;
             }
-            // The summary's are of the tree's root; the report is made.
+            // Links of the summary are relative to the tree's root; `make papers` makes the report.
             let is_summary = page.ends_with("SUMMARY.md");
             if link.ends_with("report/index.html") {
                 continue;
@@ -149,7 +149,7 @@ fn the_book_is_made() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(!said.contains("ERROR") && !said.contains("WARN"), "{said}");
-    // Every link of every page, and every anchor, as `scripts/check-links` finds them.
+    // scripts/check-links checks every link of every page, and every anchor.
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains(" pages, 0 wrong"), "{told}");
     let book = target.path().join("book");

@@ -1,5 +1,5 @@
-//! Programs on two hosts, whose agents carry their bytes over a narrow way that loses, reorders, doubles and damages frames. For
-//! root.
+//! Programs on two hosts. Their agents carry the bytes over a slow link that loses, reorders, duplicates and corrupts
+//! frames. Needs root.
 
 use sovia_tests::{
     Bottleneck, FarNic, Hosts, Key, Launch, Running, Stack, TempDir, accelerated, skipped,
@@ -7,7 +7,7 @@ use sovia_tests::{
 use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(300);
-/// Of a hundred frames five get lost, ten are overtaken, two arrive twice and two are corrupt.
+/// Of a hundred frames, five get lost, ten are overtaken, two arrive twice and two are corrupt.
 const BAD: &[&str] = &[
     "--rate",
     "200",
@@ -30,7 +30,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py
 const AGENTS: u16 = 7471;
 const PORT: &str = "7541";
 
-/// The hosts, with an agent in each.
+/// Hosts with an agent each.
 struct Scene {
     way: Bottleneck,
     folder: TempDir,

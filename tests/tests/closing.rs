@@ -1,4 +1,4 @@
-//! Half close, full close, reset, and death: what each end sees of the other's end.
+//! Half close, full close, reset and death: the effects at the other end.
 
 use sovia_tests::{Scenario, scenarios};
 

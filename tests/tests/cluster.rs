@@ -1,4 +1,5 @@
-//! Several hosts on a switch, each with an agent that knows all others. For root, whose agent the kernel shows sequence numbers.
+//! Several hosts on a switch, each with an agent that knows all others. Needs root, so that the kernel shows agents
+//! sequence numbers.
 
 use sovia_tests::{Cluster, FarNic, Key, Outcome, Running, TempDir, accelerated, until};
 use std::time::Duration;
@@ -13,7 +14,7 @@ fn ends_well(outcome: &Outcome, stdout: &str) {
     assert!(outcome.success() && outcome.stdout == stdout, "{outcome:#?}");
 }
 
-/// Ends a Redis that has had so many connections on VIs.
+/// Ends a Redis server, and checks the number of its connections on VIs.
 fn ends_after(server: Running, connections: u64) {
     server.signal(libc::SIGTERM);
     let served = server.finish(WATCHDOG);
@@ -44,7 +45,7 @@ fn redis_serves_three_hosts_while_one_agent_is_replaced() {
     ends_after(server, 4);
 }
 
-/// Its connections stand still with it, and go on with it.
+/// Connections stop with a stopped agent, and continue with it.
 #[test]
 fn agent_that_stands_still_holds_up_no_other_host() {
     let test = "agent_that_stands_still_holds_up_no_other_host";

@@ -1,4 +1,4 @@
-//! Programs that put themselves under a seccomp filter: what their own calls need is enough.
+//! Programs that put themselves under a seccomp filter that allows only their own system calls.
 
 use sovia_tests::{Scenario, scenarios};
 

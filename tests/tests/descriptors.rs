@@ -1,5 +1,5 @@
-//! Streams under several numbers, in the place of standard input and output, with
-//! options, and how connections come about.
+//! Streams under several descriptors, as standard input and output, and with options; and ways to
+//! establish connections.
 
 use sovia_tests::{Pairing, Scenario, scenarios};
 
@@ -75,7 +75,7 @@ scenarios!("connect":
     other_sockets_are_left_alone,
 );
 
-// Too short, or too one-sided, to be worth a switch: that is up to the library.
+// Too short, or too one-sided, to be worth a switch: the library decides.
 scenarios!("connect", Scenario::may_stay_on_tcp:
     bytes_before_the_accept,
     one_way_from_the_start,
@@ -112,7 +112,7 @@ scenarios!("standard":
     a_service_whose_numbers_are_others,
 );
 
-/// Runs scenarios both of whose ends have a VI to the end.
+/// Runs scenarios in which both ends keep their VI to the end.
 fn stay_accelerated(program: &'static str, cases: &[&str]) {
     for case in cases {
         let seen = Scenario::c(program, case).observe(Pairing::SOVIA);

@@ -1,5 +1,5 @@
-//! A connector grants the VI with its request, before its first byte: to an acceptor that takes the request, and where none
-//! does. What either end sees is the same.
+//! A connector grants the VI with its request, before its first byte. Both ends must see the same whether the
+//! acceptor takes the request or not.
 
 use sovia_tests::Scenario;
 

@@ -1,4 +1,4 @@
-//! How the end of a stream shows before, at and after its last bytes.
+//! Reports of the end of a stream before, at and after its last bytes.
 
 use sovia_tests::scenarios;
 

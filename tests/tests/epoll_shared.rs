@@ -21,7 +21,7 @@ scenarios!("epoll_shared":
     a_child_ignores_a_shared_set,
 );
 
-/// And the connection stays where it is.
+/// Also, the connection stays on its VI.
 #[test]
 fn children_are_killed_with_sets_of_their_own() {
     let case = Scenario::c("epoll_shared", "children_are_killed_with_sets_of_their_own");

@@ -1,4 +1,4 @@
-//! Agents that are killed: the connections that they carry go on on TCP, and no program notices.
+//! Agents that are killed: their connections continue on TCP, and no program notices.
 
 use sovia_tests::{
     Cluster, FarNic, FarPair, Launch, Nics, Outcome, Running, Stack, TempDir, accelerated, finish,
@@ -39,14 +39,14 @@ impl Ends {
         std::fs::write(self.folder.path().join(what), "").expect("a file");
     }
 
-    /// Each has had much of the other's, or says so.
+    /// Each end has received many of the other's bytes, or reports an error.
     fn run(&self) {
         until("nothing is sent", || {
             self.is_there("running-server") || self.is_there("running-client")
         });
     }
 
-    /// Once it is known that they have gone over to TCP, and have gone on there.
+    /// Both ends have moved to TCP, and have continued there.
     fn end(self) -> Vec<Outcome> {
         self.say("killed");
         std::thread::sleep(Duration::from_millis(300));
@@ -158,7 +158,8 @@ fn program_killed_during_a_fallback_does_not_end_the_stream_early() {
     }
 }
 
-/// Frames get lost, doubled, reordered and corrupt: more is on its way when the agents die.
+/// Frames get lost, duplicated, reordered and corrupt, so that more bytes are under way when the
+/// agents die.
 #[test]
 fn what_was_on_its_way_is_sent_again() {
     for victims in VICTIMS {
@@ -170,7 +171,7 @@ fn what_was_on_its_way_is_sent_again() {
     }
 }
 
-/// Between hosts: new connections are carried by the next agent, and those before go on on TCP.
+/// Between hosts: the next agent carries new connections, and earlier ones continue on TCP.
 #[test]
 fn redis_outlives_agents_that_are_killed_and_started_again() {
     let test = "redis_outlives_agents_that_are_killed_and_started_again";
@@ -183,7 +184,7 @@ fn redis_outlives_agents_that_are_killed_and_started_again() {
         let clients = cluster.asks(1, "redis_until_told");
         let accelerated = || clients.stdout_so_far().contains("accelerated\n");
         until("it is not accelerated", accelerated);
-        // 50 clients, for as long as it takes. Four times a second it says how much was served meanwhile.
+        // Runs 50 clients for as long as the test takes. Prints four times a second how much was served.
         let benchmark = cluster.benchmark_for_ever(1);
         let is_some = |said: &&str| !said.starts_with("0.0 ");
         let served = || benchmark.stdout_so_far().split("rps=").skip(1).filter(is_some).count();

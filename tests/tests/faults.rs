@@ -1,5 +1,5 @@
-//! kill -9 in full swing: nothing that was sent is lost, no process waits for a dead one, and nothing of
-//! the dead is left.
+//! kill -9 during transfers: no sent byte is lost, no process waits for a dead one, and nothing of the
+//! dead process remains.
 
 use sovia_tests::{Leftovers, Pairing, Scenario, scenarios};
 

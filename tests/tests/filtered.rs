@@ -6,7 +6,7 @@ use std::process::Command;
 
 use sovia_tests::Scenario;
 
-/// The interpreter and the script that set the filter, and then become a command.
+/// Interpreter and script that set the filter, and then execute a command.
 fn sandbox() -> [String; 5] {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/sandbox.py");
     [

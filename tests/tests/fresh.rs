@@ -1,4 +1,4 @@
-//! Fresh connections from their first byte on: what the switch does to TCP's acknowledgements.
+//! New connections from their first byte on: effects of the switch on TCP's acknowledgements.
 
 use sovia_tests::{Scenario, skipped};
 

@@ -1,4 +1,4 @@
-//! Commands of the pages for users, carried out as they stand there. For root, in namespaces of the test's own.
+//! Commands in the pages for users, run unchanged. Needs root, and uses namespaces of its own.
 
 use sovia_tests::{Launch, Stack, TempDir, skipped, sovia};
 use std::fs;
@@ -38,7 +38,7 @@ macro_rules! carried_out {
             }
         )*
 
-        /// Pages whose commands are carried out here.
+        /// Pages whose commands are run here.
         const HERE: &[&str] = &[$($page),*];
     };
 }
@@ -71,7 +71,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// A block of a page: what stands behind its fence, and its lines. One that is only indented has no fence.
+/// A block of a page: the text after its fence, and its lines. An indented block has no fence.
 fn blocks(text: &str) -> Vec<(String, Vec<&str>)> {
     let mut blocks = Vec::new();
     let mut open: Option<(String, Vec<&str>)> = None;
@@ -91,7 +91,7 @@ fn blocks(text: &str) -> Vec<(String, Vec<&str>)> {
     blocks
 }
 
-/// Returns why nothing carries out a block of commands, or `None` if a program does.
+/// Returns the reason why nothing runs a block of commands, or `None` if a program does.
 fn idle(page: &str, info: &str, commands: &[&str]) -> Option<String> {
     let mut words = info.split_whitespace();
     if words.next() != Some("sh") {

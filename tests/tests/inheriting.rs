@@ -1,4 +1,4 @@
-//! Services that are started with their connection, or their listener, by inetd, systemd's socket activation and socat, unmodified.
+//! Unmodified services that inetd, systemd's socket activation or socat starts with a connection or a listener.
 
 use sovia_tests::{
     Client, Pairing, Service, Stack, TempDir, free_port, installed, skipped, sovia, unpacked,
@@ -7,7 +7,8 @@ use std::fs;
 
 const ROUNDS: u32 = 3000;
 
-/// Under `sovia run`, if the server's end is: for starters that clear the environment.
+/// Returns words that start the service under `sovia run`, if the server's end is under it: for
+/// starters that clear the environment.
 fn run(pairing: Pairing) -> String {
     match pairing.server {
         Stack::Sovia => format!("{} run -- ", sovia().display()),
@@ -15,14 +16,14 @@ fn run(pairing: Pairing) -> String {
     }
 }
 
-/// The interpreter itself, not a script that looks for one.
+/// Returns the interpreter itself, not a script that looks for one.
 const PYTHON: &str = "/usr/bin/python3";
 
 fn app(name: &str) -> String {
     format!("{}/apps-py/{name}.py", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A service is talked to, by three clients one after the other.
+/// Three clients use a service one after the other.
 fn is_talked_to(pairing: Pairing, starter: &str, port: u16, signal: i32) {
     let service = Service::start(pairing.server, starter, port);
     for _ in 0..3 {
@@ -88,7 +89,7 @@ fn a_service_that_systemd_gives_a_listener() {
     activated("a_service_that_systemd_gives_a_listener", "", "listener");
 }
 
-/// Each connection is accepted by the primary, and sent to the worker as a descriptor in a message.
+/// The primary accepts each connection, and sends it to the worker as a descriptor in a message.
 #[test]
 fn a_worker_of_nodes_cluster() {
     if skipped("a_worker_of_nodes_cluster", &["node"]) {

@@ -1,4 +1,5 @@
-//! Connections that packet filters or `sovia off` keep on TCP for a while. For root, in namespaces of the test's own.
+//! Connections that packet filters or `sovia off` keep on TCP for a while. Needs root, and uses namespaces of its
+//! own.
 
 use sovia_tests::{Launch, Stack, TempDir, skipped, sovia};
 use std::path::Path;
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Namespaces in which /run is the test's own, and connections of others do not count.
+/// Makes namespaces with a /run of the test's own, in which connections of other programs do not
+/// count.
 const OWN: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 fn run_with_filters(case: &str) {
@@ -21,7 +23,7 @@ fn run_with_filters(case: &str) {
     run(case, &[]);
 }
 
-/// `more`: further namespaces of the test's own, as `unshare` names them.
+/// `more` lists further namespaces, in the words of `unshare`.
 fn run(case: &str, more: &[&str]) {
     if skipped(case, &["unshare", "ip"]) {
         return;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/lane.py");
 
-/// A scene, or why there is none.
+/// Makes a scene, or returns the reason why there is none.
 fn scene(test: &str, programs: &[&str], nics: LaneNics, mtu: usize) -> Option<LaneScene> {
     if skipped(test, &[&["ip", "ping"], programs].concat()) {
         return None;
@@ -20,7 +20,7 @@ fn scene(test: &str, programs: &[&str], nics: LaneNics, mtu: usize) -> Option<La
     scene
 }
 
-/// Over each kind of NIC, and with the MTU of Ethernet and with that of its jumbo frames, by turns.
+/// Runs over each kind of NIC, with the MTU of Ethernet and that of jumbo frames in turn.
 fn over_each(test: &str, programs: &[&str], check: impl Fn(&LaneScene, usize)) {
     let ways: Vec<_> =
         LaneNics::ALL.into_iter().flat_map(|nics| [(nics, 1500), (nics, 9000)]).collect();
@@ -30,20 +30,20 @@ fn over_each(test: &str, programs: &[&str], check: impl Fn(&LaneScene, usize)) {
     }
 }
 
-/// Both lanes, which have met.
+/// Starts both lanes, and waits until they have met.
 fn both(scene: &LaneScene) -> [LaneEnd; 2] {
     let ends = [0, 1].map(|host| scene.start(host));
     until("they do not meet", || answers(scene, 0));
     ends
 }
 
-/// Whether the other host answers.
+/// Returns true if the other host answers.
 fn answers(scene: &LaneScene, from: usize) -> bool {
     let to = LaneScene::ADDRESSES[1 - from];
     scene.run(from, &["ping", "-c", "1", "-W", "1", to]).0
 }
 
-/// A program of the second host's listens at that port.
+/// Waits until a program of the second host listens on the port.
 fn until_it_listens(scene: &LaneScene, port: u16) {
     let text = format!(":{port} ");
     until("it does not listen", || scene.run(1, &["ss", "-ltnH"]).1.contains(&text));
@@ -56,7 +56,8 @@ fn ping_gets_answers_up_to_the_mtu() {
         for (address, headers) in [(LaneScene::ADDRESSES[1], 28), (LaneScene::ADDRESSES_V6[1], 48)]
         {
             let longest = (mtu - headers).to_string();
-            // One by one: of several, ping waits for the last no longer than twice as long as the others took.
+            // Send one packet at a time: of several, ping waits for the last no longer than twice the time of
+            // the others.
             for len in ["0", "56", &longest].repeat(3) {
                 let ping = ["ping", "-c", "1", "-W", "60", "-M", "do", "-s", len, address];
                 let (success, said) = scene.run(0, &ping);
@@ -99,7 +100,7 @@ fn iperf3_and_redis_run_over_a_lane() {
         for words in [&["-n", "50M"][..], &["-n", "50M", "-R"], &["-n", "2M", "-P", "8"]] {
             let line = [&["iperf3", "-c", address, "-p", "7620"], words].concat();
             let (mut success, mut said) = (false, String::new());
-            // The server may have something to do still for the client before, when that has ended.
+            // The server may still work for the previous client after that has ended.
             until("the server stays busy", || {
                 (success, said) = scene.run(0, &line);
                 !said.contains("the server is busy")
@@ -144,7 +145,7 @@ fn ssh_runs_over_a_lane() {
     assert!(success && said.contains(local.trim()), "{said}");
 }
 
-/// Whichever end is started again, and however it has ended.
+/// Either end is restarted, after any kind of end.
 #[test]
 fn lane_that_is_started_again_goes_on() {
     let test = "lane_that_is_started_again_goes_on";
@@ -180,7 +181,7 @@ fn peer_that_comes_later_is_found() {
     }
 }
 
-/// The kernel's TCP sends again what was on its way.
+/// The kernel's TCP sends again the bytes that were under way.
 #[test]
 fn transfer_outlasts_a_lane_that_is_killed() {
     let test = "transfer_outlasts_a_lane_that_is_killed";

@@ -1,4 +1,4 @@
-//! Nothing remains of processes that ended, however they did.
+//! Nothing remains of processes after their end, however they ended.
 
 use sovia_tests::{Leftovers, Pairing, Scenario};
 

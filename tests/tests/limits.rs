@@ -1,5 +1,5 @@
-//! Little of what a program may have too little of, and much of what it may have much of: what
-//! works over TCP works.
+//! Programs with tight limits, and programs near high limits. Everything that works over TCP must
+//! work.
 
 use sovia_tests::{Pairing, Scenario, accelerated};
 
@@ -7,7 +7,7 @@ fn limited(case: &str) -> Scenario {
     Scenario::c("limits", case).may_stay_on_tcp().watchdog(120)
 }
 
-/// A segment takes 20 GB of addresses.
+/// A segment takes 20 GB of address space.
 #[test]
 fn one_gigabyte_of_address_space() {
     limited("address_space").run();
@@ -26,7 +26,7 @@ fn too_little_address_space_for_the_librarys_own_tables() {
     limited("less_address_space").run();
 }
 
-/// A segment is a file of 20 GB, and a signal would tell that it is too large.
+/// A segment is a file of 20 GB. Beyond the limit for files, the kernel sends a signal.
 #[test]
 fn no_large_files() {
     limited("file_size").run();
@@ -52,13 +52,14 @@ fn the_last_descriptors_one_by_one() {
     limited("descriptors_one_by_one").run();
 }
 
-/// Every number up to a limit that the program cannot raise.
+/// The program uses every descriptor up to a limit that it cannot raise.
 #[test]
 fn every_descriptor_that_the_limit_allows() {
     limited("every_descriptor").run();
 }
 
-/// Neither a thread nor a descriptor can be made in the child. Its own calls find out that its peer has reset the connection.
+/// The child can make neither a thread nor a descriptor. Its own calls find out that the peer has reset the
+/// connection.
 #[test]
 fn a_forked_child_learns_of_a_reset_without_a_thread() {
     Scenario::c("limits", "child_without_a_thread").watchdog(30).run_accelerated();
@@ -74,14 +75,14 @@ fn address_space_is_limited_meanwhile() {
     limited("limited_meanwhile").run();
 }
 
-/// Before and after there is a segment.
+/// There is a segment before and after.
 #[test]
 fn all_memory_is_locked() {
     limited("locks_all").run();
 }
 
-/// Two processes have as many segments as their connections need: one has room for 1024, 512 opened by
-/// each side.
+/// Two processes have as many segments as their connections need. One segment has room for 1024
+/// connections, 512 from each side.
 #[test]
 fn two_thousand_connections_are_accelerated() {
     let case = Scenario::c("limits", "many_for_long").watchdog(120);
@@ -93,10 +94,10 @@ fn two_thousand_connections_are_accelerated() {
     }
 }
 
-/// A VI whose connection a child has taken back to TCP is there for the next one.
+/// The VI of a connection that a child has moved to TCP is free for the next connection.
 #[test]
 fn connections_after_those_that_children_have_taken_back() {
-    // Connections as short as these would be put off.
+    // By default, connections as short as these get no VI.
     let case =
         Scenario::c("poll_select", "poll_tells_of_all_while_one_goes_back").env("SOVIA_MEET", 3);
     let seen = case.observe(Pairing::SOVIA);
@@ -117,19 +118,19 @@ fn three_hundred_clients_one_after_the_other() {
     Scenario::c("limits", "short").watchdog(120).run();
 }
 
-/// Of 16 KB the system takes a half.
+/// The system takes half of 16 KB.
 #[test]
 fn a_thread_with_the_smallest_stack() {
     Scenario::c("limits", "small_stack").run();
 }
 
-/// And its connections are accelerated.
+/// Its connections are accelerated.
 #[test]
 fn a_program_with_much_static_thread_local_storage() {
     Scenario::c("static_tls", "much_static_thread_local_storage").run();
 }
 
-/// Of 8 KB the frame of a signal takes up to a half.
+/// The frame of a signal takes up to half of 8 KB.
 #[test]
 fn a_handler_on_a_small_alternate_stack() {
     Scenario::c("limits", "small_alternate_stack").run();

@@ -1,4 +1,4 @@
-//! Functions of libc that are reached by a look-up instead of by their names.
+//! Functions of libc that programs reach by a look-up instead of by their names.
 
 use sovia_tests::scenarios;
 

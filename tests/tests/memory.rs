@@ -25,11 +25,11 @@ fn memory_is_bounded() {
     case.env("SOVIA_TESTS_MOST", 48 << 10).run_accelerated();
 }
 
-/// A control group with little memory; it goes away with the value.
+/// A control group with little memory, which is removed with the value.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None` where this process may not make one.
+    /// Returns `None` if this process may not make one.
     fn new(bytes: u64) -> Option<Group> {
         let name = format!("sovia-tests-{}", std::process::id());
         for (root, limit) in
@@ -48,7 +48,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The processes have ended, and leave a moment later.
+        // The processes have ended, and leave the group a moment later.
         while fs::remove_dir(&self.0).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
         {
             sleep(Duration::from_millis(10));
@@ -56,7 +56,7 @@ impl Drop for Group {
     }
 }
 
-/// Both processes in 64 MiB together, where the kernel kills one that takes more.
+/// Both processes have 64 MiB together. The kernel kills a process that takes more.
 #[test]
 fn memory_is_bounded_in_a_small_control_group() {
     let Some(group) = Group::new(64 << 20) else {

@@ -1,4 +1,4 @@
-//! The dashboard and the alerts for Prometheus name metrics that there are, and promtool takes the alerts.
+//! The dashboard and the alerts for Prometheus name existing metrics, and promtool accepts the alerts.
 
 use sovia_tests::skipped;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(folder().join(name)).unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
-/// Words of a text that begin like a metric of Sovia's.
+/// Returns the words of a text that begin like a metric of Sovia.
 fn metrics(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("sovia_")).collect()

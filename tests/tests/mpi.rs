@@ -14,7 +14,8 @@ fn built(folder: &Path, name: &str) -> PathBuf {
     program
 }
 
-/// Runs so many ranks of a program over the provider, with these variables in their environment.
+/// Runs a program with this number of ranks over the provider, with these variables in their
+/// environment.
 fn run(ranks: u32, program: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["300", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n"]);
@@ -52,7 +53,7 @@ fn results_are_right_for_two_ranks() {
     results_are_right("results_are_right_for_two_ranks", 2, &[]);
 }
 
-/// More than there are processors, as a rule.
+/// Usually more ranks than there are processors.
 #[test]
 fn results_are_right_for_eight_ranks() {
     results_are_right("results_are_right_for_eight_ranks", 8, &[]);
@@ -64,7 +65,7 @@ fn results_are_right_where_all_bytes_are_sent() {
     results_are_right("results_are_right_where_all_bytes_are_sent", 3, &[("SOVIA_DIRECT", "off")]);
 }
 
-/// The job ends, and no rank waits for the one that is no more.
+/// The job ends, and no rank waits for the dead one.
 #[test]
 fn a_rank_that_is_killed_ends_the_job() {
     if skipped("a_rank_that_is_killed_ends_the_job", &["mpirun", "mpicc"]) {

@@ -1,4 +1,5 @@
-//! MPI programs over Debian's Open MPI with Sovia's provider, with ranks in two network namespaces: two hosts on a cable.
+//! MPI programs over Debian's Open MPI with Sovia's provider. Ranks are in two network namespaces, like two hosts on
+//! a cable.
 
 use sovia_tests::{Hosts, TempDir, fi_providers, skipped};
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +23,7 @@ const CASES: [&str; 13] = [
     "collectives",
     "truncation",
 ];
-/// One-sided windows over `btl/ofi`, which is that transport.
+/// One-sided windows over `btl/ofi`, which is such a transport.
 const WINDOWS: &[&str] = &["--mca", "osc", "rdma", "--mca", "btl", "ofi,self"];
 
 /// Two hosts, and a program.
@@ -33,7 +34,7 @@ struct Job {
 }
 
 impl Job {
-    /// `None`, and a word about it, where there can be none.
+    /// Returns `None`, and prints that the test is skipped, if there can be none.
     fn new(test: &str, source: &str) -> Option<Job> {
         if skipped(test, &["mpirun", "mpicc"]) {
             return None;
@@ -51,7 +52,7 @@ impl Job {
         Some(Job { hosts, folder, program })
     }
 
-    /// Runs it with so many ranks in each host.
+    /// Runs the program with this number of ranks in each host.
     fn run(
         &self,
         ranks: u32,
@@ -109,19 +110,19 @@ fn results_are_right_between_hosts() {
     results_are_right("results_are_right_between_hosts", 1, &[], &CASES, &[]);
 }
 
-/// Shared memory to one's neighbour, EMP to the others.
+/// Uses shared memory to ranks of the same host, and EMP to the others.
 #[test]
 fn results_are_right_with_neighbours() {
     results_are_right("results_are_right_with_neighbours", 2, &[], &CASES, &[]);
 }
 
-/// More than there are processors, as a rule.
+/// Usually more ranks than there are processors.
 #[test]
 fn results_are_right_for_eight_ranks_in_two_hosts() {
     results_are_right("results_are_right_for_eight_ranks_in_two_hosts", 4, &[], &CASES, &[]);
 }
 
-/// One frame of 100 is lost, doubled, reordered, held back or corrupt.
+/// One frame in 100 is lost, duplicated, reordered, delayed or corrupt.
 #[test]
 fn results_are_right_where_frames_are_lost() {
     let faults = [("FI_SOVIA_FAULTS", "2000:1")];
@@ -139,7 +140,7 @@ fn windows_are_right_between_hosts() {
     results_are_right("windows_are_right_between_hosts", 1, WINDOWS, &["windows"], &[]);
 }
 
-/// The job ends, and no rank waits for the one that is no more.
+/// The job ends, and no rank waits for the dead one.
 #[test]
 fn a_rank_of_another_host_that_is_killed_ends_the_job() {
     let test = "a_rank_of_another_host_that_is_killed_ends_the_job";

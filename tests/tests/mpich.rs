@@ -1,5 +1,5 @@
-//! MPI programs over MPICH and the libfabric of its own, which is newer than Debian's, with Sovia's provider. MPICH as PyPI has
-//! it, below `target/mpich` or where `SOVIA_MPICH` says: Debian's is built without libfabric.
+//! MPI programs over MPICH with Sovia's provider. MPICH has its own libfabric, which is newer than Debian's. It comes
+//! from PyPI, below `target/mpich` or in `SOVIA_MPICH`, because Debian's MPICH is built without libfabric.
 
 use sovia_tests::{Hosts, TempDir, fi_providers};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 
 const CASES: usize = 14;
 
-/// The folder of MPICH's programs; `None`, and a word about it, where there is none that uses libfabric.
+/// Returns the folder of MPICH's programs. Returns `None`, and prints that the test is skipped, if none
+/// uses libfabric.
 fn mpich(test: &str) -> Option<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let folder = std::env::var_os("SOVIA_MPICH").map_or_else(
@@ -31,7 +32,7 @@ fn mpich(test: &str) -> Option<PathBuf> {
     Some(programs)
 }
 
-/// Runs the checks; the words go before mpiexec, and its options behind.
+/// Runs the checks with words before mpiexec, and with its options.
 fn run(programs: &Path, folder: &Path, before: &str, options: &[&str]) -> Output {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-mpi/check.c");
     let program = folder.join("check");
@@ -64,13 +65,13 @@ fn mpich_is_right_for_two_ranks() {
     results_are_right("mpich_is_right_for_two_ranks", "2");
 }
 
-/// More than there are processors, as a rule.
+/// Usually more ranks than there are processors.
 #[test]
 fn mpich_is_right_for_five_ranks() {
     results_are_right("mpich_is_right_for_five_ranks", "5");
 }
 
-/// Two ranks in each of two network namespaces.
+/// Runs two ranks in each of two network namespaces.
 #[test]
 fn mpich_is_right_between_hosts() {
     let test = "mpich_is_right_between_hosts";

@@ -1,4 +1,4 @@
-//! Every name by which a program reaches a call: second names, fortified and 64-bit forms.
+//! All names by which a program can make a call: second names, fortified forms and 64-bit forms.
 
 use sovia_tests::scenarios;
 

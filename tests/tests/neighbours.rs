@@ -1,7 +1,7 @@
-//! Redis in sandboxes, as container engines and systemd's units make them, and a client of another user outside.
+//! Redis in sandboxes of container engines and systemd units, with a client of another user outside.
 //!
-//! It works in each; docs/howto/users-and-sandboxes.md says in which it is accelerated. For root: without it every test here is skipped,
-//! and says so.
+//! Redis works in each sandbox; docs/howto/users-and-sandboxes.md lists those in which it is accelerated. Needs root:
+//! without it every test here is skipped and says so.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use sovia_tests::{
     sovia,
 };
 
-/// The user as which the server runs, and that of the client.
+/// Users as which the server and the client run.
 const SERVER: u32 = 4002;
 const CLIENT: u32 = 4001;
 /// Number of the client's requests.
@@ -26,10 +26,10 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/sandbox.py")
 }
 
-/// The interpreter that other users may run as well.
+/// Returns the interpreter that other users may run too.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// A prefix that starts a command in a sandbox.
+/// Returns a prefix that starts a command in a sandbox.
 fn sandbox(words: &str) -> String {
     format!("{PYTHON} -B {} {words} --", script().display())
 }
@@ -46,7 +46,7 @@ fn left_out(test: &str) -> bool {
     if skipped(test, &["redis-server", "redis-cli", "setpriv", "unshare"]) {
         return true;
     }
-    // Kernels without user namespaces or seccomp, containers that forbid them, no libseccomp.
+    // Some kernels and containers lack user namespaces or seccomp, and libseccomp may be missing.
     let words = format!("{OF_DEBIANS_UNIT} no-netlink container private-users user={SERVER}");
     let probe = format!("{} /bin/true", sandbox(&words));
     let mut line = probe.split_whitespace();
@@ -59,7 +59,7 @@ fn left_out(test: &str) -> bool {
     !can
 }
 
-/// A server behind one prefix, which a client behind another asks so often; what both say at their ends.
+/// Runs a server and a client, each behind a prefix. Returns the output of both.
 fn ask(test: &str, server: &str, client: &str) -> Option<[Outcome; 2]> {
     if left_out(test) {
         return None;
@@ -87,7 +87,7 @@ fn ask_by(test: &str, server: &str, client: &str, command: impl Fn(u16) -> Strin
     let client = Launch::new(Stack::Kernel, line.split_whitespace()).start();
     let client = client.finish(Duration::from_secs(120));
 
-    // By its own command: a namespace's first process may take no signal.
+    // Ends it by its own command, because the first process of a namespace may take no signal.
     let port = port.to_string();
     let end = Launch::new(Stack::Kernel, ["redis-cli", "-p", &port, "shutdown", "nosave"]);
     assert!(end.start().finish(Duration::from_secs(20)).success(), "{test}: {client:#?}");
@@ -116,7 +116,7 @@ fn user(user: u32) -> String {
     format!("setpriv --reuid {user} --regid {user} --clear-groups --")
 }
 
-/// Debian's redis-server.service with the directives of these words beside the others.
+/// Debian's redis-server.service with these additional directives.
 fn unit(words: &str) -> String {
     sandbox(&format!("{OF_DEBIANS_UNIT} user={SERVER} {words}"))
 }
@@ -134,7 +134,7 @@ fn debians_unit_with_netlink_and_everyones_numbers_is_accelerated() {
     accelerated(test, &unit(""), &user(CLIENT));
 }
 
-/// Its user namespace has a number for its own user alone, and for root.
+/// Its user namespace maps only its own user and root.
 #[test]
 fn private_users_meet_their_own_user_and_root() {
     let test = "private_users_meet_their_own_user_and_root";
@@ -149,7 +149,7 @@ fn private_users_meet_no_other_user() {
     on_tcp(test, &unit("private-users"), &user(CLIENT), reason);
 }
 
-/// Two containers of one network namespace.
+/// Runs two containers in one network namespace.
 fn container(user: u32) -> String {
     let words = "read-only no-capabilities no-new-privileges container";
     let namespaces = "unshare --mount --pid --ipc --uts --fork --kill-child --mount-proc --";
@@ -180,7 +180,7 @@ fn unchanged_debian_unit_is_accelerated_by_the_agent() {
     };
     let by = format!("SOVIA_AGENT={}", Agent::path(&folder).display());
     let with = |prefix: String| format!("{by} {prefix}");
-    // However many questions it takes: the agent has its own pace.
+    // Sends as many requests as the agent needs, which has its own pace.
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/neighbours.py");
     let command = |port| format!("{PYTHON} -B {} ask redis 127.0.0.1 {port}", asks.display());
     for words in ["private-users no-netlink", "no-netlink", "private-users"] {

@@ -1,5 +1,5 @@
-//! Connections whose ends share no memory: NICs in software carry them, over a way that loses, doubles, delays and
-//! damages frames. What programs see is what they see over the kernel.
+//! Connections whose ends share no memory. NICs in software carry them over a link that loses, duplicates, delays
+//! and corrupts frames. Programs must see the same as over the kernel.
 
 use std::net::TcpStream;
 use std::process::Command;

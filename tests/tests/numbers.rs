@@ -1,4 +1,5 @@
-//! Descriptor numbers: what gets one that a connection had, by which names, and within which limit.
+//! Descriptor numbers that are used again: by which files, through which names of calls, and within
+//! which limit.
 
 use sovia_tests::{Scenario, scenarios};
 

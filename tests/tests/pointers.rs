@@ -1,4 +1,4 @@
-//! Pointers to memory that is not there are errors, as the kernel's, and nothing is lost by them.
+//! Invalid pointers are errors, as with the kernel, and no byte is lost.
 
 use sovia_tests::scenarios;
 

@@ -1,5 +1,6 @@
-//! /etc/ld.so.preload names the library for all programs of a system, also for those that gain rights by their file. In these it does
-//! nothing, and reads no variable of the user's who starts them. /etc/sovia/rules says of the others which it leaves alone.
+//! /etc/ld.so.preload names the library for all programs of a system, including programs that gain privileges by
+//! their file. In these the library does nothing, and reads no variable of the user. /etc/sovia/rules names other
+//! programs that it must leave alone.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ struct System<'a> {
     variable: Option<&'a str>,
 }
 
-/// Starts the program of this test, as a user without rights, in a mount namespace with an /etc of its own.
+/// Starts the program of this test as an unprivileged user, in a mount namespace with an /etc of its own.
 fn said(program: &Path, system: System<'_>, folder: &Path) -> String {
     const SCRIPT: &str = r#"
         set -e
@@ -52,7 +53,7 @@ fn said(program: &Path, system: System<'_>, folder: &Path) -> String {
     text(&output.stdout)
 }
 
-/// A folder with copies of the program, and the library; nothing where the test cannot run.
+/// A folder with copies of the program, and the library. Returns `None` if the test cannot run.
 struct Scene {
     folder: TempDir,
     library: PathBuf,
@@ -148,13 +149,13 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
     ] {
         assert_eq!(run(Some(rules), None), loaded, "{rules}");
     }
-    // No program waits for a process that writes to it.
+    // No program waits for a writer of the pipe.
     assert_eq!(scene.run("program", 0o755, System { has_pipe: true, ..scene.system() }), loaded);
     let named = "only:program=other\nonly:program=program\n";
     for (rules, variable) in [
         (Some(named), None),
         (Some(""), None),
-        // The program's own environment counts more.
+        // The program's own environment overrides the rules.
         (Some("only:program=other"), Some("only:program=program")),
         (Some("only:program=other"), Some("")),
     ] {
@@ -187,7 +188,7 @@ fn program_for_libsovia_has_vis_though_system_rules_exclude_the_program() {
     assert!(kept.contains("code 1"), "{kept}");
 }
 
-/// Constructors of libraries run before that of a library that the dynamic linker has been told to load first.
+/// Constructors of other libraries run before the constructor of a preloaded library.
 const FIRST_USE: &str = r#"
 #include <sovia.h>
 __attribute__((constructor)) static void first_use(void) { sov_close(sov_socket(AF_INET, SOCK_VIA, 0)); }

@@ -21,7 +21,7 @@ scenarios!("fork":
     a_hundred_children,
 );
 
-/// Ends that meet before their first message make the most of pairs whose process has just ended.
+/// With `SOVIA_MEET=0`, ends often meet peers whose process has just ended.
 #[test]
 fn children_serve_two_threads_in_a_hurry() {
     let scenario = Scenario::c("fork", "children_serve_two_threads_in_a_hurry");
@@ -34,7 +34,8 @@ fn children_that_change_their_rights_leave_no_record() {
     scenario.may_stay_on_tcp().run_accelerated();
 }
 
-/// Python looks in the same way, and warns where a process of several threads forks. A thread that handles messages stays.
+/// Python counts threads in the same way, and warns if a process with several threads forks. `single` selects a
+/// protocol without a handler thread.
 #[test]
 fn a_program_of_one_thread_stays_one() {
     let scenario = Scenario::c("fork", "a_program_of_one_thread_stays_one");
@@ -182,7 +183,7 @@ fn programs_stay_on_their_vi() {
     }
 }
 
-/// The peer puts the unread bytes on TCP as the reader makes room. No process of the library has to stand in.
+/// The peer puts the unread bytes on TCP as the reader makes room. No process of the library has to help.
 #[test]
 fn much_unread_needs_no_relay() {
     for case in [
@@ -198,7 +199,7 @@ fn much_unread_needs_no_relay() {
     }
 }
 
-// Another process has the connection as well, or may have it for all that is known.
+// Another process has the connection too, or may have it as far as the library knows.
 scenarios!("inheritance", Scenario::may_stay_on_tcp:
     a_parent_that_goes_on_after_it,
     a_parent_that_writes_meanwhile,
@@ -240,7 +241,7 @@ scenarios!("messages":
     many_new_streams,
 );
 
-// Another process has it as well, or may have it, or the first message is what spoils it.
+// Another process has the connection, or may have it, or the first message rules acceleration out.
 scenarios!("messages", Scenario::may_stay_on_tcp:
     it_is_looked_at_first,
     its_sender_goes_on_with_it,
@@ -294,8 +295,8 @@ scenarios!("leaving":
     a_close_while_the_kernel_takes_over,
 );
 
-// Handed over before a byte was read: whether such streams are switched is up to
-// the library.
+// Streams that were passed on before a byte was read: the library decides whether to accelerate
+// them.
 scenarios!("passing", Scenario::may_stay_on_tcp: a_dispatcher_hands_connections_out);
 
 scenarios!("exec", Scenario::may_stay_on_tcp: a_super_server_hands_streams_to_cat);

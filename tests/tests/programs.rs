@@ -1,5 +1,5 @@
-//! Real programs, unmodified, in every pairing: they do their work, report no
-//! errors and end as they should.
+//! Unmodified real programs in every pairing. They must do their work, report no errors, and end
+//! normally.
 
 use std::env;
 use std::fs;
@@ -22,7 +22,7 @@ fn redis(stack: Stack, folder: &Path, options: &str) -> (Service, u16) {
     (Service::start(stack, &line, port), port)
 }
 
-/// `--pipe` of a hundred thousand commands: the server reads and writes at once.
+/// Sends a hundred thousand commands with `--pipe`: the server reads and writes at once.
 #[test]
 fn redis_takes_a_mass_insertion() {
     if skipped("redis_takes_a_mass_insertion", &["redis-server", "redis-cli"]) {
@@ -54,7 +54,7 @@ fn redis_benchmark_runs_every_test() {
     let folder = TempDir::new();
     for pairing in Pairing::others() {
         let (server, port) = redis(pairing.server, folder.path(), "");
-        // The kernel carries everything if one end has no Sovia.
+        // The kernel carries everything if one end runs without Sovia.
         let requests = if pairing == Pairing::SOVIA { 20_000 } else { 1_000 };
         let line = format!("redis-benchmark -p {port} -n {requests} -q");
         let told = Client::of(pairing).run(&line);
@@ -66,7 +66,7 @@ fn redis_benchmark_runs_every_test() {
     }
 }
 
-/// Redis writes a title over its arguments, where its name was that a rule is compared with.
+/// Redis writes a title over its arguments, where its name was. Rules compare this name.
 #[test]
 fn a_rule_names_redis() {
     if skipped("a_rule_names_redis", &["redis-server", "redis-benchmark"]) {
@@ -80,13 +80,13 @@ fn a_rule_names_redis() {
         folder.path().display()
     );
     let server = Service::start(Stack::Sovia, &line, port);
-    // Says that its connections were not accelerated, if so.
+    // Prints if its connections were not accelerated.
     Client::of(Pairing::SOVIA).run(&format!("redis-benchmark -p {port} -n 100000 -t get -q"));
     assert!(server.end(libc::SIGTERM).success(), "the server's exit");
 }
 
-/// A replica is filled by a forked child of the server, which writes to the stream
-/// itself, and follows what is written later.
+/// A forked child of the server fills the replica, by writing to the stream itself. Later writes
+/// follow.
 #[test]
 fn redis_replica_follows() {
     if skipped("redis_replica_follows", &["redis-server", "redis-cli", "redis-benchmark"]) {
@@ -113,7 +113,7 @@ fn redis_replica_follows() {
     }
 }
 
-/// nginx with two workers, which run as `user`.
+/// Runs nginx with two workers, as `user`.
 fn nginx(stack: Stack, folder: &Path, user: &str) -> (Service, u16) {
     let port = free_port();
     let at = folder.display();
@@ -140,7 +140,7 @@ fn nginx(stack: Stack, folder: &Path, user: &str) -> (Service, u16) {
     (Service::start(stack, &line, port), port)
 }
 
-/// Has the workers run as our own user; nginx leaves root otherwise.
+/// Keeps the workers at our own user; otherwise nginx drops root.
 fn own_user() -> &'static str {
     // SAFETY: geteuid cannot fail and touches no memory.
     if unsafe { libc::geteuid() } == 0 { "user root;" } else { "" }
@@ -166,7 +166,7 @@ fn nginx_answers_wrk() {
     }
 }
 
-/// Its workers run as another user than the clients, as Debian starts them.
+/// Its workers run as another user than the clients, as on Debian.
 #[test]
 fn nginx_workers_of_another_user() {
     if skipped("nginx_workers_of_another_user", &["nginx", "wrk"]) {
@@ -265,14 +265,15 @@ fn sockperf_plays_ping_pong() {
         let at = format!("--tcp -i 127.0.0.1 -p {port}");
         let server = Service::start(pairing.server, &format!("sockperf server {at}"), port);
         let ways = [
-            // Bounded: sockperf ends with an error where more answers come than it has room for.
+            // The rate is limited, because sockperf ends with an error if it gets more answers than
+            // it has room for.
             "ping-pong -m 64 --data-integrity --mps 200000",
             "ping-pong -m 20000",
             "throughput -m 1000",
             "under-load --mps 5000 --reply-every 5",
         ];
         for way in in_turn("sockperf", &ways, 2) {
-            // Of a second in which the machine stood still it may find nothing worth counting.
+            // sockperf may reject its results if the machine paused for most of a second.
             let measure = |_| Client::of(pairing).run(&format!("sockperf {way} {at} -t 1"));
             let told = (0..5).map(measure).find(|told| !told.contains("No valid observations"));
             let told = told.unwrap_or_default();
@@ -282,7 +283,7 @@ fn sockperf_plays_ping_pong() {
     }
 }
 
-/// A client that has its control connection under two stdio streams (`fdopen`).
+/// A client with its control connection under two stdio streams (`fdopen`).
 #[test]
 fn ftp_by_a_client_with_stdio_streams() {
     const NAME: &str = "ftp_by_a_client_with_stdio_streams";
@@ -318,21 +319,21 @@ fn ftp_by_a_client_with_stdio_streams() {
     }
 }
 
-/// Each shows that it may share memory, whichever of the others ask meanwhile.
+/// Each end proves that it may share memory, whichever of the others ask meanwhile.
 #[test]
 fn a_client_meets_forty_processes_that_take_turns() {
     meets_all("a_client_meets_forty_processes_that_take_turns", &["40"], None);
 }
 
-/// The first of them is known when the others are looked for, and has none of their connections. The client asks it with the
-/// call that connects.
+/// The server knows the first of them when it looks for the others, but it has none of their connections. The client
+/// asks it during connect.
 #[test]
 fn a_client_that_meets_at_once_meets_the_children_of_a_server() {
     let test = "a_client_that_meets_at_once_meets_the_children_of_a_server";
     meets_all(test, &["20", "slowly"], Some("0"));
 }
 
-/// The word of a connection's holders has room for some 60 names.
+/// The record of a connection's processes has room for some 60 names.
 #[test]
 fn a_hundred_heirs_of_one_connection_meet_with_others() {
     let test = "a_hundred_heirs_of_one_connection_meet_with_others";
@@ -355,7 +356,7 @@ fn meets_all(test: &str, arguments: &[&str], meet_after: Option<&str>) {
     assert!(!outcome.stderr.contains(unproven), "{outcome:#?}");
 }
 
-/// libzmq serves its connections in the order in which they become ready, whichever path each is on.
+/// libzmq serves its connections in the order in which they become ready, whatever their paths.
 #[test]
 fn sockets_of_libzmq_take_turns() {
     const NAME: &str = "sockets_of_libzmq_take_turns";
@@ -370,7 +371,7 @@ fn sockets_of_libzmq_take_turns() {
         return println!("SKIPPED: {NAME}: the thread that handles messages makes the order");
     }
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/turns.py");
-    // Ends that meet after a while, and as soon as they can.
+    // Ends that meet after a while, and as early as possible.
     for meet in ["", "0"] {
         let mut command = Command::new(sovia());
         command.args(["run", "-v", "--", "/usr/bin/python3", program]);

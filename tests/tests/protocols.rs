@@ -22,7 +22,7 @@ const PROTOCOLS: [&str; 13] = [
     "combine=32768,delay=1s",
 ];
 
-/// Runs a program's cases in the configurations that have their turn.
+/// Runs a program's cases in the configurations of this turn.
 fn in_protocols(program: &'static str, cases: &[&str]) {
     for case in cases {
         for protocol in in_turn((program, case), &PROTOCOLS, 3) {
@@ -118,7 +118,7 @@ fn small_messages_go_back_to_tcp_with_the_rest() {
     in_protocols("exec", &["unread_bytes_cross_an_exec"]);
 }
 
-/// A thread that handles messages keeps no process alive.
+/// A handler thread keeps no process alive.
 #[test]
 fn a_process_ends_with_the_last_thread_of_its_program() {
     for case in [

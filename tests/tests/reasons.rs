@@ -6,7 +6,8 @@ use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Runs a case of `apps-py/reasons.py`; the report of `sovia run -v` has `reason`, and no other one.
+/// Runs a case of `apps-py/reasons.py`. The report of `sovia run -v` must have `reason`, and no
+/// other one.
 fn told(case: &str, options: &[&str], reason: &str) {
     all_told(case, options, &[reason]);
 }
@@ -25,14 +26,14 @@ fn all_told(case: &str, options: &[&str], reasons: &[&str]) {
     let launch = Launch::new(Stack::Kernel, command).env("SOVIA_FILTERS", "/nowhere");
     let outcome = launch.start().finish(WATCHDOG);
     assert!(outcome.success() && outcome.stdout == "ok\n", "{case}: {outcome:#?}");
-    // A count, and what it counts.
+    // A count, and its subject.
     let reason = |line: &str| {
         let (count, text) = line.strip_prefix("sovia: ")?.trim_start().split_once("  ")?;
         count.parse::<u64>().ok().map(|_| text.to_owned())
     };
     let mut said: Vec<String> = outcome.stderr.lines().filter_map(reason).collect();
     said.dedup();
-    // The other end goes back, too, and says so if it lives to see it.
+    // The other end falls back too, and reports this if it still runs.
     said.retain(|text| text != "went back to TCP: the peer asked for that");
     assert_eq!(said, reasons, "{case}: {outcome:#?}");
 }
@@ -133,8 +134,8 @@ fn a_connection_that_was_refused() {
     told("no_listener", &[], "never connected: the connection was refused, or not answered");
 }
 
-/// Runs a program whose two threads exchange a thousand messages before it ends that way. Returns how many messages the
-/// report counts.
+/// Runs a program whose two threads exchange a thousand messages before it ends in the given way. Returns the number
+/// of messages in the report.
 fn counted(way: &str) -> u64 {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/ends.py");
     let python = installed("python3").expect("looked for before");
@@ -157,7 +158,7 @@ fn messages_are_counted_whichever_way_the_program_ends() {
     }
     for way in ["exit", "_exit", "SIGTERM", "SIGINT", "SIGKILL", "child"] {
         let messages = counted(way);
-        // The first are over TCP.
+        // The first messages travel over TCP.
         assert!((1900..=2000).contains(&messages), "{way}: {messages}");
     }
 }

@@ -1,4 +1,4 @@
-//! io_uring, whose operations pass every hook.
+//! io_uring, whose operations bypass every hook.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sovia_tests::{Launch, Stack, TempDir};
 
-/// A program that says what liburing's functions and the system call tell it.
+/// Builds a program that prints the results of liburing's functions and of the system call.
 fn program(folder: &Path) -> PathBuf {
     let (source, program) = (folder.join("rings.c"), folder.join("rings"));
     let text = r#"

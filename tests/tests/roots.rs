@@ -1,4 +1,4 @@
-//! A root folder with a program, libc and Sovia, and nothing else: as an image of a container may be.
+//! A root folder with only a program, libc and Sovia, like a container image.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,14 +13,15 @@ const LINKER: &str = if cfg!(target_arch = "x86_64") {
     "/lib/ld-linux-aarch64.so.1"
 };
 
-/// Copies a file of this system's to where `place` is in the root.
+/// Copies a file of this system to `place` in the root.
 fn put(root: &Path, file: &Path, place: &Path) {
     let place = root.join(place.strip_prefix("/").expect("an absolute path"));
     fs::create_dir_all(place.parent().expect("a folder")).expect("a folder");
     fs::copy(file, &place).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
 
-/// Puts glibc's linker, libc and a program into a root. None, with the reason printed, if there is none to be had.
+/// Puts glibc's dynamic linker, libc and a program into a root. Returns `None`, and prints the reason, if that is
+/// impossible.
 fn begin(root: &Path, test: &str) -> Option<()> {
     if !fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
         println!("SKIPPED: {test}: only root can change the root folder");
@@ -39,7 +40,7 @@ fn begin(root: &Path, test: &str) -> Option<()> {
     Some(())
 }
 
-/// The linker would print that it cannot preload the library.
+/// Otherwise the dynamic linker prints that it cannot preload the library.
 #[test]
 fn a_program_in_a_root_without_the_library_starts_in_silence() {
     let folder = TempDir::new();

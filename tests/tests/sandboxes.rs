@@ -1,4 +1,4 @@
-//! Daemons that lock themselves in: limits, other users, empty roots, filters of system calls.
+//! Daemons that restrict themselves: limits, other users, empty roots, filters of system calls.
 
 use std::fmt::Write;
 use std::fs::{self, Permissions};
@@ -8,7 +8,8 @@ use std::process::Command;
 
 use sovia_tests::{Client, Pairing, Service, TempDir, free_port, skipped};
 
-/// Whether a test has to be left out: what it needs is missing, or the right to become another user.
+/// Returns true if the test must be skipped, because programs or the right to become another user
+/// are missing.
 fn left_out(test: &str, programs: &[&str]) -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0);
     if !root {
@@ -17,7 +18,7 @@ fn left_out(test: &str, programs: &[&str]) -> bool {
     !root || skipped(test, programs)
 }
 
-/// A folder that every user may enter.
+/// Opens a folder to every user.
 fn open_folder(path: &Path) {
     fs::create_dir_all(path).expect("a folder");
     fs::set_permissions(path, Permissions::from_mode(0o755)).expect("its permissions");
@@ -44,7 +45,7 @@ fn sshd_lets_a_user_in() {
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(folder.path().join(key));
         assert!(keygen.status().expect("ssh-keygen starts").success());
     }
-    // Its privileges are separated in an empty folder that its service would make.
+    // sshd separates privileges in an empty folder, which its service would make.
     open_folder(Path::new("/run/sshd"));
     let sent = folder.path().join("sent");
     fs::write(&sent, numbers()).expect("a file");

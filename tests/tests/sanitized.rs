@@ -1,5 +1,5 @@
-//! Programs built with AddressSanitizer, whose runtime stands before libc as Sovia does. They start at all because the
-//! library's `__asan_default_options` tells it so.
+//! Programs built with AddressSanitizer, whose runtime must come before libc, as Sovia does. They start only because
+//! of the library's `__asan_default_options`.
 
 use sovia_tests::{Launch, Scenario, Stack, TempDir};
 use std::fs;
@@ -25,7 +25,7 @@ sanitized! {
     threads_share_a_connection: "threads" "two_writers_and_two_readers",
 }
 
-/// Its own report is what a program with a fault ends with, as without Sovia.
+/// A program with a fault ends with AddressSanitizer's report, as without Sovia.
 #[test]
 fn a_fault_of_the_program_is_reported() {
     let folder = TempDir::new();

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 const KB: u64 = 1 << 10;
 const MB: u64 = 1 << 20;
-/// Directions of a VI, each with a pool and an area for gathered bytes.
+/// Directions of a VI, each with a pool and an overflow buffer.
 const BULK: u64 = 32 * MB;
 const POOL: u64 = 2 * MB;
 const LANE: u64 = POOL + 8 * MB;
 const SEGMENT: u64 = BULK + 2048 * LANE;
 
-/// Ranges of a segment that belong together, of those VIs that a few connections use.
+/// Ranges of a segment, by purpose, for the VIs that a few connections use.
 type Part = Vec<(u64, u64)>;
 
 fn waiters_and_names() -> Part {
@@ -45,7 +45,7 @@ fn everything() -> Part {
     [waiters_and_names(), requests(), control_blocks(), rings(), pools_and_areas()].concat()
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudorandom numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -61,7 +61,7 @@ impl Numbers {
     }
 }
 
-/// The memory of a process, and where its segments lie in it.
+/// Memory of a process, and the addresses of its segments.
 struct Prey {
     memory: File,
     segments: Vec<u64>,
@@ -82,7 +82,7 @@ impl Prey {
         Ok(Prey { memory, segments: maps.lines().filter_map(start).collect() })
     }
 
-    /// Writes something somewhere; the process may have ended.
+    /// Writes a random value to a random place. The process may have ended.
     fn scribble(&self, part: &Part, numbers: &mut Numbers) {
         let (from, len) = part[numbers.below(part.len() as u64) as usize];
         let word = 8 * numbers.below(len / 8);
@@ -100,7 +100,7 @@ impl Prey {
                 3 => old.wrapping_add(1),
                 4 => old.wrapping_sub(1),
                 5 => old ^ 1 << numbers.below(64),
-                // One half from elsewhere.
+                // One half comes from another place.
                 _ => old & 0xffff_ffff | numbers.next() << 32,
             };
             let _ = self.memory.write_all_at(&new.to_ne_bytes(), at);
@@ -108,7 +108,7 @@ impl Prey {
     }
 }
 
-/// Waits for a note of the processes under test and reads it.
+/// Waits for a note of the processes under test, and reads it.
 fn note(folder: &Path, name: &str) -> Option<u32> {
     for _ in 0..60_000 {
         if let Ok(text) = fs::read_to_string(folder.join(name)) {
@@ -119,7 +119,7 @@ fn note(folder: &Path, name: &str) -> Option<u32> {
     None
 }
 
-/// Scribbles on a part until it has been enough. False if that is not allowed here.
+/// Scribbles on a part of the segment for long enough. Returns false if that is not allowed here.
 fn scribble(notes: &Path, part: &Part, seed: u64) -> bool {
     let victim = note(notes, "victim").zip(note(notes, "warm"));
     let prey = victim.map(|(process, _)| Prey::new(process));

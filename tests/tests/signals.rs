@@ -1,5 +1,5 @@
-//! Signal handlers that use the connection they have interrupted, or never return, and threads that are
-//! cancelled in the middle of a call.
+//! Signal handlers that use the connection they have interrupted, or never return; and threads that are
+//! cancelled during a call.
 
 use sovia_tests::{Scenario, scenarios};
 

@@ -1,4 +1,4 @@
-//! `sovia run` says nothing unless asked.
+//! `sovia run` prints nothing without an option.
 
 use sovia_tests::{Launch, Stack, installed, skipped};
 

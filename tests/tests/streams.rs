@@ -1,4 +1,4 @@
-//! The calls that move bytes return over Sovia what they return over the kernel.
+//! Calls that move bytes return the same over Sovia as over the kernel.
 
 use sovia_tests::{Scenario, known_limits, scenarios};
 

@@ -1,5 +1,5 @@
-//! Scenarios that begin before, at and after the switch to shared memory: no byte,
-//! event or end may be lost wherever it falls.
+//! Scenarios that begin before, at and after the switch to shared memory. The switch may lose no
+//! byte, event or end.
 
 use sovia_tests::{known_limits, scenarios_across_the_switch};
 

@@ -1,4 +1,4 @@
-//! Connections that are taken back to TCP, or left to a relay, while other threads are in calls on them.
+//! Connections that fall back to TCP, or to a relay, while other threads are in calls on them.
 
 use sovia_tests::scenarios;
 

@@ -1,4 +1,4 @@
-//! How `sovia top` ends.
+//! The end of `sovia top`.
 
 use sovia_tests::{TempDir, Terminal, skipped, sovia, until};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Heading that is shown first.
 const SHOWN: &str = "PROGRAM ";
 
-/// A terminal in which that command has started `sovia top`, which shows something.
+/// Returns a terminal in which `command` has started `sovia top`, once it shows something.
 fn showing(folder: &TempDir, command: &str) -> Terminal {
     let terminal = Terminal::start(folder, 80, command);
     until("nothing is shown", || terminal.screen().contains(SHOWN));
@@ -17,7 +17,7 @@ fn process(pid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
 }
 
-/// In a terminal that goes away, `sovia top` ends, though SIGHUP is ignored (nohup).
+/// `sovia top` ends when its terminal closes, even if SIGHUP is ignored (nohup).
 #[test]
 fn top_ends_with_its_terminal() {
     let test = "top_ends_with_its_terminal";
@@ -34,7 +34,7 @@ fn top_ends_with_its_terminal() {
     }
 }
 
-/// SIGTERM ends it, and the terminal is put back.
+/// SIGTERM ends `sovia top`, which restores the terminal.
 #[test]
 fn signal_ends_top_like_a_key() {
     let test = "signal_ends_top_like_a_key";

@@ -1,6 +1,6 @@
-//! Programs that change their user, their rights or their namespaces, and users without a number of their own.
+//! Programs that change their user, their privileges or their namespaces, and users without a mapped id.
 //!
-//! For root: without it every test here is skipped, and says so.
+//! Needs root: without it every test here is skipped and says so.
 
 use sovia_tests::{Launch, Outcome, Stack, all_may_read, installed, skipped};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/users.py")
 }
 
-/// The interpreter that other users may run as well.
+/// Returns the interpreter that other users may run too.
 fn python() -> PathBuf {
     let common = PathBuf::from("/usr/bin/python3");
     if common.exists() { common } else { installed("python3").expect("looked for before") }
@@ -36,7 +36,7 @@ fn run(stack: Stack, case: &str) -> Outcome {
     Launch::new(stack, command).verbose(stack == Stack::Sovia).start().finish(WATCHDOG)
 }
 
-/// Over Sovia: the script itself says what must hold.
+/// Runs over Sovia; the script itself has the assertions.
 fn holds(case: &str) {
     if left_out(case) {
         return;
@@ -87,7 +87,7 @@ cases!(
     an_undumpable_process,
 );
 
-/// The kernel grants it to processes of one thread: those that handle messages end before.
+/// The kernel allows this only to processes with one thread. Handler threads end before.
 #[test]
 fn threads_that_handle_messages_end_for_a_new_namespace() {
     let test = "threads_that_handle_messages_end_for_a_new_namespace";
@@ -102,7 +102,7 @@ fn threads_that_handle_messages_end_for_a_new_namespace() {
     }
 }
 
-/// Two ends of a conversation, each started by a prefix; what both say at their ends.
+/// Runs the two ends of a conversation, each started by a prefix. Returns the output of both.
 fn converse(test: &str, prefixes: [&str; 2]) -> Option<[Outcome; 2]> {
     if left_out(test) {
         return None;
@@ -136,7 +136,7 @@ fn refused(test: &str, prefixes: [&str; 2], reasons: [&str; 2]) {
 const NO_NUMBER: &str = "the ID of this process's user is not mapped in the user namespace";
 const NOT_TRACEABLE: &str = "the two processes may not read each other's memory";
 
-/// Each is called 65534 where it is.
+/// Each namespace shows the other user as 65534.
 #[test]
 fn users_without_a_number_are_not_one() {
     let of = |user: &str| {
@@ -177,7 +177,7 @@ fn one_user_is_accelerated() {
 
 const OTHER_USER: &str = "the other end belongs to another user";
 
-/// A prefix for a process of that user, with rules.
+/// Returns a prefix for a process of this user, with rules.
 fn of(user: u32, rules: &str) -> String {
     format!("setpriv --reuid {user} --regid {user} --clear-groups env SOVIA_RULES={rules}")
 }
@@ -197,7 +197,8 @@ fn two_users_who_trust_each_other_meet() {
     met(test, [&of(0, "trust:any"), &of(4002, "trust:uid=0")]);
 }
 
-/// Each message costs a ring of the other user's. There is room for some 270 that the thread has not taken.
+/// Each message costs a notification of the other user. There is room for some 270 that the thread has not
+/// taken.
 #[test]
 fn two_users_whose_threads_handle_messages_go_on_ringing() {
     let test = "two_users_whose_threads_handle_messages_go_on_ringing";
@@ -252,12 +253,12 @@ fn one_who_trusts_is_not_enough() {
         for end in &ends {
             assert!(end.stderr.contains("accelerated: 0 ends"), "{test}: {ends:#?}");
         }
-        // The one that would have to trust says so; the other one has had no answer.
+        // The end that would have to trust reports this; the other end has received no answer.
         assert!(ends.iter().any(|end| end.stderr.contains(OTHER_USER)), "{test}: {ends:#?}");
     }
 }
 
-/// However long they go on, one message is all that goes between them.
+/// Only one message passes between them, however long they run.
 #[test]
 fn two_users_without_a_rule_stop_asking() {
     let test = "two_users_without_a_rule_stop_asking";

@@ -14,7 +14,7 @@ scenarios!("nonblocking":
     a_polled_writer_is_far_ahead,
 );
 
-/// Four million system calls over the kernel take a busy machine their time.
+/// Four million system calls over the kernel take time on a busy machine.
 #[test]
 fn single_bytes_fill_no_earlier_than_tcp() {
     Scenario::c("nonblocking", "single_bytes_fill_no_earlier_than_tcp").watchdog(240).run();
@@ -35,7 +35,7 @@ scenarios!("poll_select":
     select_reports_what_was_ready_before,
 );
 
-/// A call that does not spin sleeps in the kernel each time.
+/// Calls that do not spin sleep in the kernel each time.
 #[test]
 fn a_call_that_sleeps_reports_what_was_ready_before() {
     for case in ["poll_reports_what_was_ready_before", "select_reports_what_was_ready_before"] {

@@ -1,4 +1,4 @@
-//! Random walks of two ends: the same seeds every time, so that a failure comes again.
+//! Random walks of two ends with fixed seeds, so that a failure is repeatable.
 
 use sovia_tests::walk::compare::{Verdict, compare, shorten};
 use sovia_tests::walk::script::Script;
@@ -14,7 +14,7 @@ fn walk(kind: Kind, seeds: Range<u64>) {
     walk_beside(kind, seeds, 1);
 }
 
-/// Walks with so many others beside each other: their ends rest nearly always.
+/// Runs many walks at the same time, because their ends mostly rest.
 fn walk_beside(kind: Kind, seeds: Range<u64>, beside: usize) {
     let program = Path::new(env!("CARGO_BIN_EXE_walk"));
     let (left, undecided, differ) =
@@ -42,33 +42,34 @@ fn walk_beside(kind: Kind, seeds: Range<u64>, beside: usize) {
     assert!(undecided * 4 < walks, "{undecided} of {walks} walks differ over the kernel itself");
 }
 
-/// Walks in which Sovia once differed, shortened.
+/// Shortened walks in which Sovia once differed.
 #[test]
 fn walks_that_once_differed() {
     let program = Path::new(env!("CARGO_BIN_EXE_walk"));
     for text in [
-        // After a fork no thread watches the kernel socket until the next call. That call found nothing.
+        // After a fork no thread watched the kernel socket until the next call, and that call found
+        // nothing.
         "7; B write 1; B fork; A kill; B2 error",
         "8; B write 1000; B fork; A close; B read 300000",
         "11; B fork; A exit; B write 9000",
-        // The death of a peer whose end had been reported was one edge more.
+        // The death of a peer caused one more edge after its end had been reported.
         "18; A add 0 edge both end; B shutdown 1; A events 0 4; B exit; A events 0 4",
         // After a fork, a program that waited for something else did not answer a peer that fell back.
         "9; A write 112; A fork; B fork; B child spawn kernel poll 7; A2 write 7",
         "6; A fork; B write 100; B child vfork kernel nothing 112; B write 112",
-        // A relay for a peer that had died in good order refused the first send.
+        // A relay refused the first send for a peer that had ended normally.
         "12; A write 1; A kill; B child spawn kernel poll 112; B await 48; B close",
         // A reset after the program's own shutdown was reported twice.
         "4; A write 112; A fork; B read 8; A2 write 49; A2 shutdown 1; B exit; A2 read 1000",
         "8; B write 112; A write 112; A shutdown 2; A fork; A error; B close; A write 7; A2 write 1000",
         // A forked child that only sent did not learn of its peer's death.
         "5; A fork; A kill; B kill; A2 write 112",
-        // A child took a connection back, and the set that it had inherited had it only a second later.
+        // A child moved a connection to TCP, and the inherited epoll set noticed only a second later.
         "5; B add 0 both end; B fork; A kill; B2 child spawn kernel poll 8; B2 events 0 4",
         "5; B add 0 both end; B fork; A write 3; B2 child spawn kernel poll 8; B2 events 0 4",
-        // The peer's end, on the VI, hid the reset for what it had sent before.
+        // The peer's end on the VI hid the reset for bytes that it had sent before.
         "10; B shutdown 2; A write 100; A close; B read 10",
-        // The peer put what was unread on a TCP that was shut.
+        // The peer put the unread bytes on a TCP connection that was shut.
         "11; A fork; B write 113; A shutdown 2; A2 child system kernel write 48",
         "11; B write 113; A shutdown 2; A child spawn kernel poll 1",
         // Bytes that another program wrote on TCP were lost or came late, because the peer expected all bytes

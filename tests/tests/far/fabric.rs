@@ -68,7 +68,7 @@ fn redis_is_served_by_libfabric() {
     assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 50));
 }
 
-/// Has the firewalls of both hosts drop UDP, from when frames go by the NICs in both directions.
+/// Makes the firewalls of both hosts drop UDP, once the NICs carry frames in both directions.
 fn shut_udp(scene: &Scene) {
     let ends = scene.converse("1", &["once"]);
     assert_eq!(ends[1].stdout, "accelerated\nok\n", "{ends:#?}");
@@ -93,7 +93,7 @@ fn nginx_serves_files_by_libfabric() {
         assert!(std::fs::read(copy).expect("the fetched file") == served, "it arrives changed");
         accelerated(&fetched.stderr) == Some(1)
     };
-    // All of a file may come before the ends have met, where an agent gets no processor.
+    // All of a file may arrive before the ends have met, if an agent gets no processor.
     let fetch = || until("every file comes before the ends have met", fetch);
     fetch();
     scene.is_carried_by_nics(fetch);
@@ -120,7 +120,7 @@ fn iperf3_measures_both_ways_by_libfabric() {
     let measure = |words: &[&str]| {
         let words = [&["iperf3", "-c", address, "-p", PORT], words].concat();
         let mut last = None;
-        // The server may have something to do still for the client before, when that has ended.
+        // The server may still work for the previous client after that has ended.
         until("the server stays busy", || {
             let outcome = last.insert(scene.start(0, &words).finish(WATCHDOG));
             !outcome.stderr.contains("the server is busy")
@@ -128,20 +128,20 @@ fn iperf3_measures_both_ways_by_libfabric() {
         let outcome = last.expect("it has run");
         let is_done = outcome.success() && outcome.stdout.contains("iperf Done.");
         assert!(is_done && outcome.stdout.contains("receiver"), "{outcome:?}");
-        // The connection by which the two agree may be over before its ends have met.
+        // The connection on which the two agree may end before its ends have met.
         assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends >= 1), "{outcome:?}");
     };
     for way in [&["-t", "2"][..], &["-R", "-t", "2"], &["-P4", "-t", "2"], &["--bidir", "-t", "2"]]
     {
         measure(way);
     }
-    // Long enough for its ends to meet beside other tests.
+    // Long enough for its ends to meet while other tests run.
     scene.is_carried_by_nics(|| measure(&["-n", "200M"]));
     server.signal(libc::SIGTERM);
     server.finish(WATCHDOG);
 }
 
-/// The wire between the hosts is cut below libfabric's connection, and below the agents' own, again and again.
+/// Cuts the link between the hosts again and again, below libfabric's connection and the agents' own.
 #[test]
 fn connections_outlive_a_nic_that_goes_away() {
     let test = "connections_outlive_a_nic_that_goes_away";
@@ -168,7 +168,7 @@ fn connections_outlive_a_nic_that_goes_away() {
     load.end([&a, &b]);
 }
 
-/// Agents that have nothing in common but UDP.
+/// Agents that have only UDP in common.
 #[test]
 fn agents_with_and_without_such_a_nic_carry_by_udp() {
     let test = "agents_with_and_without_such_a_nic_carry_by_udp";

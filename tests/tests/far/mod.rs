@@ -1,5 +1,5 @@
-//! Connections between hosts: each has an agent, and the two know each other by keys. What programs see is what they see over
-//! the kernel. For root, whose agent the kernel shows sequence numbers.
+//! Connections between hosts. Each host has an agent, and the two know each other's keys. Programs must see the same
+//! as over the kernel. Needs root, so that the kernel shows agents sequence numbers.
 
 mod fabric;
 mod rdma;
@@ -16,7 +16,7 @@ fn run(pair: &FarPair, scenario: Scenario) {
     scenario.env("SOVIA_RULES", pair.rules()).env("SOVIA_TEST_UNTIL_MET", "1").run_accelerated();
 }
 
-/// Over frames that get lost, doubled, reordered and corrupt.
+/// Frames get lost, duplicated, reordered and corrupt.
 fn over_udp(test: &str, scenario: Scenario) {
     if let Some(pair) = FarPair::start(test, LOSSY) {
         run(&pair, scenario);
@@ -58,7 +58,7 @@ fn connections_go_on_where_udp_passes_in_one_direction_only() {
     load.end([a, b]);
 }
 
-/// A program that takes nothing: the kernel judges, once the VI is full.
+/// A program that reads nothing. Once the VI is full, the kernel decides.
 #[test]
 fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {
     let test = "peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that";
@@ -68,7 +68,7 @@ fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {
     }
 }
 
-/// The way to another host is long: what is on it must be more than a program writes at a time.
+/// The path to another host is long, so it holds more bytes than a program writes at a time.
 #[test]
 fn writer_that_polls_may_be_far_ahead_of_its_reader() {
     let test = "writer_that_polls_may_be_far_ahead_of_its_reader";
@@ -91,7 +91,7 @@ fn redis_is_served_to_another_host() {
     assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 50));
 }
 
-/// Long frames do not pass any more, once the agents have agreed on their length.
+/// Long frames no longer pass after the agents have agreed on their length.
 #[test]
 fn path_that_becomes_narrower_loses_nothing() {
     let test = "path_that_becomes_narrower_loses_nothing";
@@ -155,7 +155,7 @@ fn agent_of_another_key_is_not_believed() {
     let Some(second) = impostor.agent(test, 1) else { return };
     let ends = impostor.converse("1", &["on_tcp"]);
     assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
-    // Which of the two has connected follows from their keys.
+    // Their keys decide which of the two connects.
     let why =
         ["which no --peer of this agent has", "its key differs from", "closed the connection"];
     until("neither says why", || {
@@ -182,14 +182,15 @@ fn agent_does_not_speak_for_other_networks() {
     assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
 }
 
-/// Two connections in different networks have the same addresses. Agents that took the connector of one and the acceptor of the
-/// other for two ends of one connection would mix their bytes.
+/// Two connections in different networks have the same addresses. Agents that took the connector of one and the
+/// acceptor of the other for the two ends of one connection would mix their bytes.
 #[test]
 fn ends_of_two_connections_with_the_same_addresses_are_told_apart() {
     let test = "ends_of_two_connections_with_the_same_addresses_are_told_apart";
     let Some(scene) = Scene::set(test, &[]) else { return };
     let Some(others) = Hosts::new() else { return };
-    // The agents are on the first host of one network and on the second one of the other: a wire of their own joins them.
+    // The agents are on the first host of one network and on the second host of the other. A separate link joins
+    // these hosts.
     let names = [scene.hosts.name(0), others.name(1)];
     let wires = ["10.91.8.2", "10.91.8.3"];
     ip(&format!("link add wire netns {} type veth peer name wire netns {}", names[0], names[1]));
@@ -280,7 +281,7 @@ fn end_during_an_outage_of_the_agents_is_reported_afterwards() {
     }
 }
 
-/// TCP_USER_TIMEOUT says for how long what a program has sent may be on its way.
+/// TCP_USER_TIMEOUT limits the time until sent bytes are acknowledged.
 #[test]
 fn what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_that() {
     let test = "what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_that";

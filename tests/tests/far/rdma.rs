@@ -23,7 +23,7 @@ fn carry(pair: &FarPair) -> bool {
 
 fn over_rdma(test: &str, scenario: Scenario) {
     let Some(address) = address(test) else { return };
-    // UDP does not pass: what arrives has gone by the NIC.
+    // UDP does not pass, so the NIC has carried all received bytes.
     let fabric = format!("verbs:{address}");
     let Some(pair) = FarPair::start(test, &["--lose", "1000000", "--fabric", &fabric]) else {
         return;

@@ -9,7 +9,7 @@ pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 pub(crate) const PORT: &str = "7541";
 /// Port on which agents receive from each other.
 pub(crate) const AGENTS: u16 = 7471;
-/// The name of each host's agent.
+/// Name of each host's agent.
 pub(crate) const NAME: &str = "far";
 pub(crate) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py");
 
@@ -38,7 +38,8 @@ impl Scene {
         format!("{}:{AGENTS}", Hosts::ADDRESSES[host])
     }
 
-    /// The agent of a host, which expects the other one's key; `None` if there can be none here.
+    /// Starts the agent of a host, which expects the other one's key. Returns `None` if there can
+    /// be none here.
     pub(crate) fn agent(&self, test: &str, host: usize) -> Option<FarNic> {
         let peer = format!("{}@{}", self.keys[1 - host].public, Scene::place(1 - host));
         self.agent_with(test, host, &peer, &[])
@@ -58,17 +59,18 @@ impl Scene {
             .ok()
     }
 
-    /// Has a host's end of the way go `down` or `up`. While it is down that host's programs cannot connect.
+    /// Takes a host's end of the link `down` or `up`. While the link is down, the host's programs cannot
+    /// connect.
     pub(crate) fn way(&self, host: usize, state: &str) {
         ip(&format!("-n {} link set way {state}", self.hosts.name(host)));
     }
 
-    /// Ends the agents' conversation, as a firewall does that forgets it.
+    /// Ends the agents' conversation, like a firewall that loses its state.
     pub(crate) fn end_conversation(&self) {
         self.end_connections(&format!("sport = :{AGENTS} or dport = :{AGENTS}"));
     }
 
-    /// Ends all TCP connections of the first host but those of these ports, as a NIC that goes away would those of its own.
+    /// Ends all TCP connections of the first host except those of these ports, like the loss of a NIC.
     pub(crate) fn end_connections_but(&self, ports: &[u16]) {
         let but = ports.iter().map(|port| format!("sport != :{port} and dport != :{port}"));
         self.end_connections(&but.collect::<Vec<_>>().join(" and "));
@@ -79,7 +81,7 @@ impl Scene {
         ip(&format!("netns exec {name} ss -Kt state established ( {filter} )"));
     }
 
-    /// Has a firewall drop all UDP that a host sends.
+    /// Makes a firewall drop all UDP that a host sends.
     pub(crate) fn shut_udp(&self, host: usize) {
         for rule in [
             "add table inet shut",
@@ -90,8 +92,8 @@ impl Scene {
         }
     }
 
-    /// Acts until the NICs of both hosts carry every frame meanwhile. An agent that gets no processor for long enough tries UDP for
-    /// a moment, which the firewalls count.
+    /// Repeats an action until the NICs of both hosts carry every frame meanwhile. An agent that gets no processor
+    /// for long tries UDP for a moment, and the firewalls count its packets.
     pub(crate) fn is_carried_by_nics(&self, mut act: impl FnMut()) {
         until("frames are tried by UDP each time", || {
             let before = self.dropped();
@@ -110,12 +112,12 @@ impl Scene {
         })
     }
 
-    /// Has it let UDP pass again.
+    /// Lets UDP pass again.
     pub(crate) fn open_udp(&self, host: usize) {
         ip(&format!("netns exec {} nft delete table inet shut", self.hosts.name(host)));
     }
 
-    /// Has redis-benchmark ask Redis, again and again.
+    /// Runs redis-benchmark again and again.
     pub(crate) fn load(&self) -> Load {
         let server = self.redis();
         let benchmark =
@@ -124,7 +126,7 @@ impl Scene {
         Load { server, benchmark: self.start(0, &[&benchmark[..], &size].concat()) }
     }
 
-    /// Starts a program on a host, by the rule that its agent carries what it can.
+    /// Starts a program on a host, with a rule that the agent carries its connections.
     pub(crate) fn start(&self, host: usize, words: &[&str]) -> Running {
         let prefix = self.hosts.prefix(host);
         let prefix: Vec<&str> = prefix.split_whitespace().collect();
@@ -136,7 +138,7 @@ impl Scene {
             .start()
     }
 
-    /// nginx on the second host, with a file to serve that has those bytes.
+    /// Starts nginx on the second host, with a file of these bytes.
     pub(crate) fn nginx(&self, bytes: &[u8]) -> Running {
         let at = self.folder.path().display().to_string();
         let address = Hosts::ADDRESSES[1];
@@ -165,8 +167,8 @@ impl Scene {
         until(or, || !ip(&filter).is_empty());
     }
 
-    /// Waits until TCP has acknowledged all that the first host's programs have sent to the second one's. Until then the kernel asks
-    /// no peer whether it is alive.
+    /// Waits until TCP has acknowledged all bytes that programs of the first host have sent to the second one. Until
+    /// then the kernel sends no keep-alive probe.
     pub(crate) fn is_acknowledged(&self) {
         let filter = format!("netns exec {} ss -Htn dport = :{PORT}", self.hosts.name(0));
         until("bytes stay unacknowledged", || {
@@ -176,7 +178,7 @@ impl Scene {
         });
     }
 
-    /// Redis on the second host.
+    /// Starts Redis on the second host.
     pub(crate) fn redis(&self) -> Running {
         let address = Hosts::ADDRESSES[1];
         let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
@@ -185,7 +187,7 @@ impl Scene {
         server
     }
 
-    /// Has the first host's program ask the second one's, as `apps-py/neighbours.py` does.
+    /// Starts a client on the first host: a case of `apps-py/neighbours.py`.
     pub(crate) fn converse(&self, connections: &str, case: &[&str]) -> [Outcome; 2] {
         let address = Hosts::ADDRESSES[1];
         let answers = ["python3", SCRIPT, "answer", address, PORT, connections];
@@ -197,14 +199,15 @@ impl Scene {
     }
 }
 
-/// Redis on the second host, and on the first one eight connections that ask it until they are ended.
+/// Redis on the second host, and eight connections of the first host that send requests until they
+/// are ended.
 pub(crate) struct Load {
     server: Running,
     benchmark: Running,
 }
 
 impl Load {
-    /// Waits until more is served, `or` says that nothing is.
+    /// Waits until more requests were served; `or` is the error if none were.
     pub(crate) fn is_served(&mut self, or: &str) {
         let benchmark = &mut self.benchmark;
         let served = |of: &Running| of.stdout_so_far().matches("requests per second").count();
@@ -215,7 +218,8 @@ impl Load {
         });
     }
 
-    /// Ends it: no request has failed, all connections were carried, and none was given up by an agent.
+    /// Ends the load. No request may have failed. Agents must have carried all connections, and given
+    /// up none.
     pub(crate) fn end(self, agents: [&FarNic; 2]) {
         self.benchmark.signal(libc::SIGINT);
         let outcome = self.benchmark.finish(WATCHDOG);
@@ -232,7 +236,7 @@ impl Load {
     }
 }
 
-/// Does that by `ip`, and returns what it prints.
+/// Runs `ip` with these words, and returns its output.
 pub(crate) fn ip(words: &str) -> String {
     let done = std::process::Command::new("ip").args(words.split_whitespace()).output();
     let done = done.expect("ip starts");

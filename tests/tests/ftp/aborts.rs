@@ -1,5 +1,5 @@
-//! Transfers that the client aborts in their middle: urgent data on the connection of commands interrupts a server that reads
-//! or writes the other one. What follows on the same connection is right.
+//! Clients that abort transfers. Urgent data on the command connection interrupts a server that reads or writes the
+//! data connection. Later commands on the same connection must work.
 
 use crate::ftp::changed::{client, with_changed};
 use crate::ftp::server::{Kind, Pipe, Programs, Server, noise, programs, replies};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const LEN: usize = 20_000_001;
 
-/// How often a run is tried in which ends have to meet in time.
+/// Number of tries of a run whose ends must meet in time.
 const TRIES: usize = 20;
 
 fn server(kind: Kind, programs: &Programs, pairing: Pairing) -> Server {
@@ -47,12 +47,12 @@ fn is_aborted_alike(kind: Kind, programs: &Programs, ways: &[&str]) -> Outcome {
         assert_eq!(outcome.stdout, kernel.stdout, "{pairing}");
         outcome
     };
-    // The first has both ends on Sovia.
+    // The first pairing has both ends on Sovia.
     Pairing::others().into_iter().map(alike).collect::<Vec<_>>().swap_remove(0)
 }
 
-/// The server takes no second abort in a session, over the kernel either: it leaves its handler by longjmp, which leaves the
-/// signal blocked.
+/// The server takes no second abort in a session, over the kernel either. It leaves its handler by longjmp, so the
+/// signal stays blocked.
 fn with_inetutils(test: &str, way: &str) {
     let Some(programs) = programs(test) else { return };
     is_aborted_alike(Kind::Inetutils, &programs, &[way]);
@@ -87,7 +87,7 @@ fn vsftpd_is_told_to_abort() {
     }
 }
 
-/// A client of the BSD kind whose user interrupts it in the middle of a download, and then of an upload.
+/// The user interrupts a BSD client during a download, and then during an upload.
 fn interrupted(server: &Server, client: &str, pairing: Pairing) -> Outcome {
     let (shown, port) = (server.folder.path().display(), server.port);
     let (mut out, mut into) = (Pipe::new(server.file("out")), Pipe::new(server.file("into")));
@@ -130,7 +130,7 @@ fn interrupted(server: &Server, client: &str, pairing: Pairing) -> Outcome {
     outcome
 }
 
-/// The client itself: its supervisor would pass the signal on when the transfer has perhaps ended by itself.
+/// The client itself, because its supervisor might pass the signal on after the end of the transfer.
 fn interrupt(running: &Running, pairing: Pairing) {
     let mut client = running.id();
     if pairing.client == Stack::Sovia {
@@ -142,7 +142,7 @@ fn interrupt(running: &Running, pairing: Pairing) {
     unsafe { libc::kill(client.cast_signed(), libc::SIGINT) };
 }
 
-/// The changed server leaves libsovia's calls by longjmp, and so does the changed client.
+/// The changed server and the changed client leave libsovia's calls by longjmp.
 #[test]
 fn changed_programs_are_aborted() {
     let Some(programs) = with_changed("changed_programs_are_aborted") else { return };

@@ -1,5 +1,5 @@
-//! The papers' way: inetutils' client and server, changed to say SOCK_VIA for the data connection (`scripts/papers-ftp`). With each
-//! other, and with unchanged ones under `sovia run` and over the kernel.
+//! inetutils' client and server, changed as in the papers to use SOCK_VIA for the data connection
+//! (`scripts/papers-ftp`). They run with each other, and with unchanged ones under `sovia run` and over the kernel.
 
 use crate::ftp::server::{Programs, Server, noise, programs, replies};
 use crate::ftp::session;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 const LEN: usize = 20_000_001;
 
-/// How often a transfer is tried whose ends have to meet in time.
+/// Number of tries of a transfer whose ends must meet in time.
 const TRIES: usize = 50;
 
-/// The client of a pairing.
+/// Returns the client of a pairing.
 pub(crate) fn client(programs: &Programs, pairing: Pairing) -> String {
     let changed = programs.changed.as_ref().expect("they are there");
     match pairing.client {
@@ -21,7 +21,7 @@ pub(crate) fn client(programs: &Programs, pairing: Pairing) -> String {
     }
 }
 
-/// With the changed ones in it.
+/// Uses the changed programs.
 pub(crate) fn with_changed(test: &str) -> Option<Programs> {
     let programs = programs(test)?;
     if programs.changed.is_none() {
@@ -79,8 +79,8 @@ fn changed_programs_in_active_mode() {
     are_told_as_unchanged_ones("changed_programs_in_active_mode", &["-n", "-v"]);
 }
 
-/// One transfer; whether its data connection was on a VI, which has both ends. The connection of commands cannot be: the changed
-/// program at one end, or at both, has it over the kernel.
+/// Makes one transfer. Returns true if its data connection was on a VI at both ends. The command connection cannot
+/// be: a changed program uses the kernel for it.
 fn met(server: &Server, pairing: Pairing, client: &str, mode: &[&str], transfer: &str) -> bool {
     let (shown, port) = (server.folder.path().display(), server.port);
     let input = format!(
@@ -113,7 +113,7 @@ fn data_connections_of_changed_programs_are_on_vis() {
     }
 }
 
-/// The patches and what their lines are; what docs/develop/sockets.md says of them.
+/// Checks docs/develop/sockets.md against the patches and the number of their lines.
 #[test]
 fn the_guide_counts_the_changed_lines() {
     let guide = include_str!("../../../docs/develop/sockets.md");

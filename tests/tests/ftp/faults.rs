@@ -1,4 +1,4 @@
-//! Clients that are killed in the middle of a transfer, and a disk of the server's that is full.
+//! Clients that are killed during a transfer, and a full disk at the server.
 
 use crate::ftp::server::{Pipe, SMALL, Server, noise, programs, replies};
 use sovia_tests::{Launch, Leftovers, Outcome, Pairing};
@@ -14,7 +14,7 @@ fn run(server: &Server, pairing: Pairing, words: &[&str], input: &str) -> Outcom
     launch.input(server.file("wanted")).start().finish(Duration::from_secs(120))
 }
 
-/// Starts a client, and kills it once so much has gone its way.
+/// Starts a client, and kills it after a given number of bytes.
 fn killed_in_the_middle(server: &Server, pairing: Pairing, way: &str) {
     let (shown, port) = (server.folder.path().display(), server.port);
     let whole = noise(LEN);
@@ -35,7 +35,7 @@ fn killed_in_the_middle(server: &Server, pairing: Pairing, way: &str) {
         at += pipe.write(&whole[at..1_000_000]).unwrap_or(0);
         at == 1_000_000 && fs::metadata(server.file("part")).is_ok_and(|about| about.len() > 0)
     });
-    // Without -v it is the client itself.
+    // Without -v, this process is the client itself.
     running.signal(libc::SIGKILL);
     drop(pipe);
     running.finish(Duration::from_secs(60));
@@ -48,7 +48,8 @@ fn killed_in_the_middle(server: &Server, pairing: Pairing, way: &str) {
     }
 }
 
-/// The server goes on with others, nothing waits for the dead, and nothing of it is left.
+/// The server continues with other clients. No process waits for the dead client, and nothing of it
+/// remains.
 #[test]
 fn clients_are_killed() {
     let Some(programs) = programs("clients_are_killed") else { return };
@@ -83,7 +84,7 @@ fn told_of_no_room(server: &Server, pairing: Pairing, client: &[&str]) -> Vec<St
     let outcome = run(server, pairing, client, &input);
     assert!(server.same("served", "two"), "{pairing}: {outcome:#?}");
     let mut told = replies(&outcome.stdout);
-    // The server looks for the reason when it has perhaps logged a line and found no log: over the kernel, too.
+    // The server may look for errno after a failed attempt to log a line, over the kernel too.
     for reply in &mut told {
         reply.truncate(reply.find(':').unwrap_or(reply.len()));
     }

@@ -1,7 +1,7 @@
-//! FTP: Debian's server under inetd and its clients, unmodified. The server's connection is its standard input, output and
-//! error; its data connections are the ones that carry files.
+//! FTP: Debian's unmodified server under inetd, and its clients. The server's connection is its standard input,
+//! output and error. Data connections carry the files.
 //!
-//! For root: the server logs users in, by accounts that it alone sees.
+//! Needs root: the server logs users in, by accounts that only the server sees.
 
 mod aborts;
 mod changed;
@@ -31,7 +31,8 @@ fn session(server: &Server, mode: &str) -> PathBuf {
     wanted
 }
 
-/// A session in every pairing. Data connections are short: on which path they are is not asked here.
+/// Runs a session in every pairing. Data connections are short, so the test does not check their
+/// paths.
 fn of_the_bsd_kind(test: &str, client: impl Fn(&Programs) -> String, mode: &str) {
     let Some(programs) = programs(test) else { return };
     for pairing in Pairing::others() {
@@ -122,7 +123,7 @@ fn lftp_gets_and_puts() {
     }
 }
 
-/// Says what `sovia run -v` says of a transfer by curl as this user.
+/// Returns the report of `sovia run -v` about a transfer by curl as this user.
 fn report(server: &Server, user: &str) -> String {
     report_of(&Client::of(Pairing::SOVIA), server, user)
 }
@@ -135,7 +136,7 @@ fn report_of(client: &Client, server: &Server, user: &str) -> String {
     told
 }
 
-/// Whether the ends meet in time depends on the machine: of many transfers one does.
+/// The machine decides whether the ends meet in time, so one of many transfers must.
 fn one_is_accelerated(server: &Server, transfer: impl Fn() -> String) {
     server.write("served", &noise(50_000_000));
     let reports: Vec<String> = (0..50)
@@ -153,7 +154,7 @@ fn data_connections_are_accelerated() {
     server.end();
 }
 
-/// The client is root, and the server that sends has become another user after its start.
+/// The client is root. The sending server has become another user after its start.
 #[test]
 fn data_connections_with_a_server_that_has_changed_its_user_are_accelerated_if_both_trust() {
     let test =
@@ -165,7 +166,7 @@ fn data_connections_with_a_server_that_has_changed_its_user_are_accelerated_if_b
     server.end();
 }
 
-/// A server that has changed its user stays on TCP, and says so.
+/// A server that has changed its user stays on TCP, and reports this.
 #[test]
 fn a_server_that_changes_its_user_stays_on_tcp() {
     let Some(programs) = programs("a_server_that_changes_its_user_stays_on_tcp") else { return };

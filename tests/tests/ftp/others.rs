@@ -1,4 +1,5 @@
-//! Servers that change their user or their rights between login and transfer. They stay on TCP, and say so.
+//! Servers that change their user or their privileges between login and transfer. They stay on TCP, and
+//! report this.
 
 use crate::ftp::server::{Kind, Programs, Server, noise, programs, replies};
 use crate::ftp::{LEN, session};

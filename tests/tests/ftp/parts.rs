@@ -4,12 +4,12 @@ use crate::ftp::server::{Programs, Server, noise, programs};
 use sovia_tests::{Client, Pairing, Stack, accelerated};
 use std::fs;
 
-/// How often a transfer is tried whose ends have to meet in time.
+/// Number of tries of a transfer whose ends must meet in time.
 const TRIES: usize = 50;
 const LEN: usize = 30_000_001;
 const PART: usize = 7_000_003;
 
-/// Both ways: the file that is there in part is whole then.
+/// Resumes a partial file, in both directions; the file is complete afterwards.
 fn resume(server: &Server, client: &Client) {
     let whole = noise(LEN);
     server.write("served", &whole);
@@ -52,7 +52,7 @@ fn transfers_are_resumed() {
     }
 }
 
-/// A transfer that begins in the middle of the file; of many one has ends that meet.
+/// A transfer that begins in the middle of the file. Of many transfers, the ends of one must meet.
 #[test]
 fn a_resumed_transfer_is_accelerated() {
     let Some(programs) = programs("a_resumed_transfer_is_accelerated") else { return };

@@ -1,4 +1,4 @@
-//! Servers of FTP with accounts of their own, each in a folder that has what it serves.
+//! FTP servers with accounts of their own, each in a folder with the files to serve.
 
 use sovia_tests::{
     Outcome, Running, Service, Stack, TempDir, free_port, installed, sovia, unpacked,
@@ -11,11 +11,11 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Of `x`, by crypt(3).
+/// Password `x`, hashed by crypt(3).
 const HASH: &str = "$6$sovia$TTzeR9MgXmaqjhqw91OidAXR2Q.ierp6Aq9gXQs/knrZehVvKA9MxjW1XJ/eVW3KWHEorGtSldbfMdAcxEDsl1";
-/// The number of the user whose account is `guest`.
+/// User id of the account `guest`.
 pub(crate) const GUEST: u32 = 1234;
-/// A folder of the server's with room for 4 MB, which the server alone sees.
+/// Folder with room for 4 MB, which only the server sees.
 pub(crate) const SMALL: &str = "small";
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Changed {
     pub(crate) ftp: PathBuf,
 }
 
-/// `None` if something is missing, which is said.
+/// Returns `None`, and prints that the test is skipped, if something is missing.
 pub(crate) fn programs(test: &str) -> Option<Programs> {
     // SAFETY: reads nothing but this process's user id.
     if unsafe { libc::geteuid() } != 0 {
@@ -67,7 +67,7 @@ pub(crate) fn programs(test: &str) -> Option<Programs> {
     found
 }
 
-/// Which server.
+/// Kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// inetutils' ftpd under inetd: a process for each session.
@@ -79,7 +79,7 @@ pub(crate) enum Kind {
     Vsftpd,
 }
 
-/// A server with accounts of its own, in a folder that has what it serves.
+/// A server with accounts of its own, in a folder with the files to serve.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) folder: TempDir,
@@ -92,12 +92,12 @@ impl Server {
         Self::of(Kind::Inetutils, programs, stack)
     }
 
-    /// Under Sovia, whose sessions trust all users.
+    /// Starts the server under Sovia; its sessions trust all users.
     pub(crate) fn trusting(programs: &Programs) -> Server {
         Self::with(Kind::Inetutils, programs, Stack::Sovia, "--trust any ")
     }
 
-    /// Under `sovia run -v`, where it is not inetd that starts it.
+    /// Starts the server under `sovia run -v`, unless inetd starts it.
     pub(crate) fn of(kind: Kind, programs: &Programs, stack: Stack) -> Server {
         Self::with(kind, programs, stack, "")
     }
@@ -149,7 +149,7 @@ impl Server {
         };
         let server = match kind {
             Kind::Inetutils => format!("{} -i {shown}/inetd.conf", programs.inetd.display()),
-            // Root may log in; no client is looked up in the DNS.
+            // Root may log in, and the server looks up no client in the DNS.
             Kind::Pure => format!(
                 "{alone}{} -S 127.0.0.1,{port} -l unix -u 0 -H",
                 programs.pure_ftpd.display()
@@ -169,13 +169,13 @@ impl Server {
         fs::write(self.file(name), bytes).expect("a file");
     }
 
-    /// Whether two files have the same bytes.
+    /// Returns true if two files have the same bytes.
     pub(crate) fn same(&self, one: &str, other: &str) -> bool {
         let [one, other] = [one, other].map(|name| fs::read(self.file(name)));
         one.is_ok_and(|one| other.is_ok_and(|other| one == other))
     }
 
-    /// Whether a file is the beginning of another, and not all of it.
+    /// Returns true if a file is a part of another one from its beginning, but not all of it.
     pub(crate) fn begins(&self, part: &str, whole: &str) -> bool {
         let [part, whole] = [part, whole].map(|name| fs::read(self.file(name)).unwrap_or_default());
         !part.is_empty() && part.len() < whole.len() && whole.starts_with(&part)
@@ -216,7 +216,7 @@ impl Pipe {
         )
     }
 
-    /// Calls `is_done` until it is, while the client is there.
+    /// Calls `is_done` until it returns true, while the client runs.
     pub(crate) fn until(
         &mut self,
         mut client: Running,
@@ -233,7 +233,7 @@ impl Pipe {
     }
 }
 
-/// Bytes without a pattern that a lost piece would leave whole.
+/// Returns bytes without a repeated pattern that would hide a lost piece.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut bytes = Vec::with_capacity(len);
@@ -247,7 +247,8 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Replies of the server, without what differs from run to run: numbers, and a line that Pure-FTPd adds by chance (its `MSG_WINNER`).
+/// Returns replies of the server without text that differs from run to run: numbers, and a line that Pure-FTPd adds
+/// by chance (its `MSG_WINNER`).
 pub(crate) fn replies(told: &str) -> Vec<String> {
     let is_reply = |line: &&str| {
         let (code, rest) = line.split_at_checked(3).unwrap_or_default();

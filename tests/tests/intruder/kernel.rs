@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// The user under whose id a thread acts.
+/// User as which a thread acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uid {
     /// The user of the test.
@@ -20,7 +20,7 @@ pub(crate) enum Uid {
     Nobody,
 }
 
-/// Whether another user's part can be played.
+/// Returns true if this process can act as another user.
 pub(crate) fn is_root() -> bool {
     // SAFETY: reads nothing but this process's user id.
     unsafe { libc::geteuid() == 0 }
@@ -43,16 +43,17 @@ impl Connection {
     }
 }
 
-/// A TCP socket, as the kernel describes it (`inet_diag_msg`).
+/// A TCP socket, as described by the kernel (`inet_diag_msg`).
 struct Socket {
     local: SocketAddr,
     inode: u64,
     cookie: u64,
 }
 
-/// Asks the kernel for TCP sockets: for that with these addresses, or for all with these ports, where 0 stands for any.
+/// Asks the kernel for TCP sockets: for the one with these addresses, or for all with these ports. 0 means any port.
 ///
-/// A look at /proc/net/tcp would take as long as many thousand connections that have just ended: a moment for each test before.
+/// Reading /proc/net/tcp would take time for thousands of connections that have just ended: a moment for each earlier
+/// test.
 fn sockets(which: u16, states: u32, local: SocketAddrV4, remote: SocketAddrV4) -> Vec<Socket> {
     let mut request = [0u8; 72];
     request[0..4].copy_from_slice(&72u32.to_ne_bytes());
@@ -111,14 +112,14 @@ const ESTABLISHED: u32 = 1 << 1;
 const LISTENING: u32 = 1 << 10;
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
-/// A process that listens.
+/// A listening process.
 pub(crate) struct Listener {
     address: SocketAddr,
     process: PathBuf,
 }
 
 impl Listener {
-    /// The one that listens there.
+    /// Returns the process that listens on a port.
     pub(crate) fn at(address: SocketAddr) -> Option<Listener> {
         let SocketAddr::V4(local) = address else { return None };
         let inode = sockets(ALL, LISTENING, local, ANY).first()?.inode;
@@ -127,7 +128,7 @@ impl Listener {
         Some(Listener { address, process })
     }
 
-    /// The established connections to it.
+    /// Returns the established connections to it.
     pub(crate) fn connections(&self) -> Vec<Connection> {
         let SocketAddr::V4(remote) = self.address else { return Vec::new() };
         let to_it = sockets(ALL, ESTABLISHED, ANY, remote).into_iter();
@@ -136,7 +137,7 @@ impl Listener {
             .collect()
     }
 
-    /// The abstract datagram names that it is bound to.
+    /// Returns the abstract datagram names that it is bound to.
     pub(crate) fn names(&self) -> Vec<Vec<u8>> {
         let inodes = sockets_of(&self.process);
         let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
@@ -150,7 +151,7 @@ impl Listener {
     }
 }
 
-/// The inodes of a process's sockets.
+/// Returns the inodes of a process's sockets.
 fn sockets_of(process: &Path) -> Vec<u64> {
     let fds = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     let inode = |fd: fs::DirEntry| {
@@ -166,13 +167,13 @@ fn owned(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// The kernel's cookie of the TCP socket with these addresses; 0 if there is none.
+/// Returns the kernel's cookie of the TCP socket with these addresses; 0 if there is none.
 fn cookie(local: SocketAddr, remote: SocketAddr) -> u64 {
     let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (local, remote) else { return 0 };
     sockets(ONE, u32::MAX, local, remote).first().map_or(0, |socket| socket.cookie)
 }
 
-/// An address of the abstract name space.
+/// Returns an address of the abstract name space.
 fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
     // SAFETY: all-zero bytes are a valid value of this plain struct.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
@@ -188,7 +189,7 @@ fn datagram_socket() -> OwnedFd {
     owned(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// A socket with a name of the kernel's choosing, as the ends of a meeting have one.
+/// Makes a socket with a name that the kernel chooses, like the ends of a rendezvous.
 fn named_socket() -> OwnedFd {
     let socket = datagram_socket();
     let (address, _) = address(b"");
@@ -198,7 +199,7 @@ fn named_socket() -> OwnedFd {
     socket
 }
 
-/// Takes a name, if it is free.
+/// Binds a name, if it is free.
 pub(crate) fn squat(name: &[u8]) -> Option<OwnedFd> {
     let socket = datagram_socket();
     let (address, len) = address(name);
@@ -207,10 +208,10 @@ pub(crate) fn squat(name: &[u8]) -> Option<OwnedFd> {
     (result == 0).then_some(socket)
 }
 
-/// A datagram on its way: to which name, what, and with which descriptors.
+/// A datagram to send: the target name, the bytes and the descriptors.
 type Letter = (Vec<u8>, Vec<u8>, Vec<OwnedFd>);
 
-/// A thread that speaks under some user's name: user ids are each thread's own to the kernel.
+/// A thread that sends as some user. The kernel keeps user ids for each thread.
 pub(crate) struct Voice(Sender<(Letter, bool)>);
 
 impl Voice {
@@ -241,7 +242,7 @@ impl Voice {
         self.hand_over((name, bytes, fds), false);
     }
 
-    /// Says it once the other end has been shown that this process could trace it, as it wants to be.
+    /// Sends a message once the other end has proof that this process could trace it.
     pub(crate) fn say_proven(&self, name: Vec<u8>, bytes: Vec<u8>, fds: Vec<OwnedFd>) {
         self.hand_over((name, bytes, fds), true);
     }
@@ -253,13 +254,13 @@ impl Voice {
 
 fn post(socket: &OwnedFd, (name, bytes, fds): Letter) {
     send(socket, &name, &bytes, &fds);
-    // If no socket was there this may take as long as the receiver would have taken.
+    // Without a socket, this may take as long as the receiver would have taken.
     thread::spawn(move || drop(fds));
 }
 
 /// Steps of an honest connector before its offer.
 struct Trial {
-    /// A file whose name only processes can read that could trace this one.
+    /// File whose name is visible only to processes that could trace this one.
     challenge: OwnedFd,
     /// Offers about connections whose acceptors have been asked.
     waiting: VecDeque<Letter>,
@@ -318,7 +319,7 @@ impl Trial {
     }
 }
 
-/// Sends a datagram; that no socket is there, or that it is not read, does not matter.
+/// Sends a datagram. Ignores that there is no socket, or that its queue is full.
 fn send(socket: &OwnedFd, name: &[u8], bytes: &[u8], fds: &[OwnedFd]) {
     let (mut address, len) = address(name);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -348,13 +349,13 @@ fn send(socket: &OwnedFd, name: &[u8], bytes: &[u8], fds: &[OwnedFd]) {
     }
 }
 
-/// An event counter.
+/// Makes an eventfd.
 pub(crate) fn eventfd(flags: i32) -> OwnedFd {
     // SAFETY: takes plain numbers.
     owned(unsafe { libc::eventfd(0, flags | libc::EFD_CLOEXEC) })
 }
 
-/// A memory file of that size that carries those seals.
+/// Makes a memory file with this size and these seals.
 pub(crate) fn memory(size: u64, seals: i32) -> OwnedFd {
     // SAFETY: a constant C string and plain numbers.
     let file = owned(unsafe {
@@ -391,7 +392,7 @@ pub(crate) fn doors() -> Vec<OwnedFd> {
     bells.chain(notices()).collect()
 }
 
-/// A segment's size in bytes.
+/// Size of a segment in bytes.
 pub(crate) const SEGMENT: u64 = (40 << 20) + 2 * 1024 * ((8 << 20) + (2 << 20));
-/// The seals that it has to carry.
+/// Seals of a segment.
 pub(crate) const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;

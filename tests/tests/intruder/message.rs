@@ -23,7 +23,7 @@ pub(crate) struct Forgery {
     pub(crate) step: u32,
     pub(crate) pid: i32,
     pub(crate) nonce: u64,
-    /// The descriptor that is the receiver's challenge.
+    /// Number of the descriptor that is the receiver's challenge.
     pub(crate) place: i32,
     pub(crate) connector: SocketAddr,
     pub(crate) acceptor: SocketAddr,
@@ -33,7 +33,7 @@ pub(crate) struct Forgery {
 }
 
 impl Forgery {
-    /// A true Hello about a connection, but for its sender.
+    /// Returns a valid Hello about a connection, except for its sender.
     pub(crate) fn about(connection: &Connection) -> Forgery {
         Forgery {
             magic: *b"SOVIAMT\0",

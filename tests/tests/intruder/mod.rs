@@ -23,7 +23,7 @@ pub(crate) type Intrusion = fn(&mut Intruder, &Scene);
 pub(crate) struct Scene {
     /// Connections to the server.
     pub(crate) connections: Vec<Connection>,
-    /// Those of them that it has not seen before.
+    /// Connections that it has not seen before.
     pub(crate) fresh: Vec<Connection>,
     /// Abstract names that the server's process is bound to.
     pub(crate) inboxes: Vec<Vec<u8>>,
@@ -32,7 +32,7 @@ pub(crate) struct Scene {
 /// The intruder itself.
 pub(crate) struct Intruder {
     voice: kernel::Voice,
-    /// Names that it holds.
+    /// Names that it has bound.
     pub(crate) squats: BTreeMap<Vec<u8>, OwnedFd>,
     /// Connections seen so far.
     pub(crate) seen: BTreeSet<SocketAddr>,
@@ -49,25 +49,24 @@ impl Intruder {
         self.voice.say(name.to_vec(), bytes.to_vec(), fds);
     }
 
-    /// Sends an offer to the name of an acceptor that has been shown before that this process could
-    /// trace it.
+    /// Sends an offer to an acceptor, after a proof that this process could trace the acceptor.
     pub(crate) fn offer(&self, name: &[u8], bytes: &[u8], fds: Vec<OwnedFd>) {
         self.voice.say_proven(name.to_vec(), bytes.to_vec(), fds);
     }
 
-    /// Sends a message to the name that the connector of `connection` binds, or has bound.
+    /// Sends a message to the name that the connector of `connection` has bound.
     pub(crate) fn to_connector(&self, connection: &Connection, bytes: &[u8], fds: Vec<OwnedFd>) {
         self.send(&rendezvous(connection), bytes, fds);
     }
 }
 
-/// The name under which the two ends of a connection meet.
+/// Returns the rendezvous name of a connection.
 pub(crate) fn rendezvous(connection: &Connection) -> Vec<u8> {
     format!("sovia/{}-{}", connection.connector, connection.acceptor).into_bytes()
 }
 
-/// Runs a case of the crowd while an intruder of that user is at work, and checks that only the
-/// counters show it.
+/// Runs a case of the crowd together with an intruder of this user. Checks that only the counters
+/// show the intruder.
 pub(crate) fn undisturbed(uid: Uid, intrusion: Intrusion) -> Dropped {
     undisturbed_by(|notes, done| intrude(uid, intrusion, notes, done))
 }
@@ -84,7 +83,7 @@ pub(crate) fn undisturbed_by(work: impl Fn(&Path, &AtomicBool) + Sync) -> Droppe
         let observation = thread::scope(|scope| {
             scope.spawn(|| work(notes.path(), &done));
             let scenario = Scenario::c("crowd", "come_and_go");
-            // Have the ends meet that are forged, however short their connections are.
+            // Make the ends meet, however short their connections are.
             let scenario = scenario.env("SOVIA_MEET", 3);
             let scenario = scenario.env("SOVIA_TESTS_NOTES", notes.path().display());
             let observation = scenario.env("SOVIA_TESTS_PLAIN", plain).observe(Pairing::SOVIA);
@@ -143,7 +142,8 @@ impl Dropped {
     }
 }
 
-/// Does so until messages of this kind have been seen and dropped: an intruder may come too late.
+/// Repeats this until a message of this kind has been dropped, because an intruder may come too
+/// late.
 #[track_caller]
 pub(crate) fn dropped(kind: &str, uid: Uid, intrusion: Intrusion) {
     let mut all = Vec::new();
@@ -157,8 +157,8 @@ pub(crate) fn dropped(kind: &str, uid: Uid, intrusion: Intrusion) {
     panic!("none {kind}: {all:?}");
 }
 
-/// Forges messages about every connection, again and again: for the connector a Hello, for the
-/// acceptor an Offer with all that belongs to it.
+/// Forges messages about every connection again and again: a Hello for the connector, and an Offer
+/// with all its descriptors for the acceptor.
 pub(crate) fn to_both_ends(
     intruder: &Intruder,
     scene: &Scene,
@@ -169,7 +169,7 @@ pub(crate) fn to_both_ends(
             intruder.to_connector(connection, bytes, Vec::new());
         });
     }
-    // Once only: what lies in the inbox when the acceptor looks is about the present connection.
+    // Only once, so that messages in the acceptor's inbox are about the present connection.
     for connection in &scene.fresh {
         forge(&Forgery::by_connector(connection, message::OFFER), &mut |bytes| {
             for inbox in &scene.inboxes {

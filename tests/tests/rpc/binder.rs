@@ -1,6 +1,6 @@
-//! The example, with rpcbind in between: client and server differ from TCP's by the transport's name alone.
+//! The example with rpcbind. Client and server differ from those over TCP only in the transport's name.
 //!
-//! For root: rpcbind's port and its socket are in namespaces of the test's own.
+//! Needs root: namespaces of the test have rpcbind's port and its socket.
 
 use crate::rpc::programs::{library_folder, workspace};
 use sovia_tests::{Launch, Stack, TempDir, installed, skipped, sovia};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// rpcbind, as `make setup` has unpacked it.
+/// Returns rpcbind, as unpacked by `make setup`.
 fn rpcbind() -> Option<PathBuf> {
     let build = sovia();
     let target = build.ancestors().nth(2).expect("the build lies two folders deep");

@@ -13,12 +13,12 @@ use std::fs;
 fn told(programs: &Programs, ends: Ends, cases: &[&str]) -> Vec<String> {
     let (server, client) = programs.serve(ends);
     let told = cases.iter().map(|case| ends.client().run(&client(case))).collect();
-    // Some of the cases end it.
+    // Some of the cases end the server.
     drop(server.end(libc::SIGTERM));
     told
 }
 
-/// Every case named, in every pairing; what the kernel's clients say.
+/// Runs every case in every pairing; returns the output of clients on the kernel.
 fn is_told_the_same(cases: &[&str]) -> Option<Vec<String>> {
     let programs = programs()?;
     let kernel = told(programs, Ends::KERNEL, cases);
@@ -53,7 +53,7 @@ fn bad_clients_harm_no_other() {
     is_told_the_same(&["leaves", "calls", "endless", "calls", "partial", "calls", "large"]);
 }
 
-/// The most memory that a process has had, in KB.
+/// Returns the most memory that a process has used, in KB.
 fn most_memory_kb(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -61,7 +61,8 @@ fn most_memory_kb(process: u32) -> u64 {
     number.and_then(|number| number.parse().ok()).expect("the kernel counts")
 }
 
-/// Nearly 400 MB of a record that has no end: the server keeps none of it, and answers the next client.
+/// Sends nearly 400 MB of a record without an end. The server keeps none of it, and answers the next
+/// client.
 #[test]
 fn a_record_without_an_end_takes_no_memory() {
     let Some(programs) = programs() else { return };
@@ -74,7 +75,7 @@ fn a_record_without_an_end_takes_no_memory() {
         let told = ends.client().run(&client("calls"));
         assert!(told.contains("2000 of 2000 sums are right"), "{pairing}: {told}");
         let more = most_memory_kb(server.id()) - before;
-        // With its part of what travels.
+        // Includes the server's part of the bytes under way.
         assert!(more < 40_000, "{pairing}: {more} KB more");
         drop(server.end(libc::SIGTERM));
     }
@@ -88,7 +89,7 @@ fn several_clients_are_served_at_once() {
     }
 }
 
-/// Six clients at a time with one server.
+/// Runs six clients at a time with one server.
 fn serve_several(programs: &Programs, ends: Ends) {
     let (server, client) = programs.serve(ends);
     std::thread::scope(|scope| {

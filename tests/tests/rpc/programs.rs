@@ -1,4 +1,4 @@
-//! Building the programs of `apps-rpc`, and starting them over each transport.
+//! Builds the programs of `apps-rpc`, and starts them over each transport.
 
 use sovia_tests::{Client, Pairing, Service, Stack, TempDir, free_port, libsovia, skipped};
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) enum End {
 impl End {
     pub(crate) const KERNEL: Self = Self::Tcp(Stack::Kernel);
     pub(crate) const SOVIA: Self = Self::Tcp(Stack::Sovia);
-    /// By libsovia alone.
+    /// "via" at both ends, by libsovia alone.
     pub(crate) const VIA: Self = Self::Via(Stack::Kernel);
     /// Both transports under `sovia run`.
     pub(crate) const BOTH: Self = Self::Via(Stack::Sovia);
@@ -30,7 +30,7 @@ impl End {
         }
     }
 
-    /// The program of that role, and its last argument.
+    /// Returns the program of a role, and its last argument.
     fn words(self, role: &str) -> (String, &'static str) {
         match self {
             Self::Tcp(_) => (role.to_owned(), ""),
@@ -39,7 +39,7 @@ impl End {
     }
 }
 
-/// A server's end and its client's.
+/// Ends of the server and the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) server: End,
@@ -69,14 +69,14 @@ impl fmt::Display for Ends {
     }
 }
 
-/// The folder with the programs, built once.
+/// Folder with the programs, built once.
 #[derive(Debug)]
 pub(crate) struct Programs {
     folder: TempDir,
 }
 
 impl Programs {
-    /// A server of its own for a test, and a client's words.
+    /// Starts a server for a test, and returns a client's command.
     pub(crate) fn serve(&self, ends: Ends) -> (Service, impl Fn(&str) -> String) {
         let (port, folder) = (free_port(), self.folder.path());
         let (server, netid) = ends.server.words("server");
@@ -99,7 +99,7 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The programs, without "via"; `None` where something is missing that they are built from.
+/// Returns the programs without "via", or `None` if something is missing that they are built from.
 pub(crate) fn programs() -> Option<&'static Programs> {
     static BUILT: OnceLock<Option<Programs>> = OnceLock::new();
     let build = || {

@@ -1,4 +1,4 @@
-//! The transport "via", with itself and with programs of libtirpc's.
+//! The transport "via", with itself and with programs that use libtirpc.
 
 use crate::rpc::programs::{End, Ends, Programs, library_folder, programs_for_via, workspace};
 use crate::rpc::{serve_several, told};
@@ -20,7 +20,7 @@ const ENDS: [Ends; 7] = [
     Ends { server: End::VIA, client: End::BOTH },
 ];
 
-/// Every case named, whatever its server and its client use.
+/// Runs every case with each transport of the server and the client.
 fn is_told_the_same(cases: &[&str]) {
     let Some(programs) = programs_for_via() else { return };
     let kernel = told(programs, Ends::KERNEL, cases);
@@ -91,7 +91,7 @@ fn hostile_clients_harm_no_other() {
     ]);
 }
 
-/// A server of libtirpc's would wait half a minute for the rest of the record before it served another client.
+/// A server of libtirpc would wait half a minute for the rest of the record before it served another client.
 #[test]
 fn half_a_record_holds_up_no_other_client() {
     let Some(programs) = programs_for_via() else { return };
@@ -115,7 +115,7 @@ fn half_a_record_holds_up_no_other_client() {
     }
 }
 
-/// A call in fragments of a few bytes each, which come a byte at a time, and several calls in a row.
+/// Sends a call in fragments of a few bytes, one byte at a time, and several calls in a row.
 #[test]
 fn fragments_are_put_together() {
     let Some(programs) = programs_for_via() else { return };
@@ -158,7 +158,7 @@ fn several_clients_are_served_at_once() {
     }
 }
 
-/// Checks that the examples of docs/develop/rpc.md are the ones that are compiled and run.
+/// Checks that the examples in docs/develop/rpc.md are the ones that tests compile and run.
 #[test]
 fn the_guides_examples_are_those_that_run() {
     let bare = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
@@ -195,7 +195,7 @@ fn its_sources_are_without_warnings() {
     }
 }
 
-/// The map is what the library exports, and the archive has no other names.
+/// The library exports the names in the map, and the archive has no other names.
 #[test]
 fn library_exports_exactly_the_names_in_its_map() {
     let Some(folder) = library_folder("library_exports_exactly_the_names_in_its_map") else {
