@@ -56,7 +56,7 @@ static void bad_second_page(struct peer *p) {
     mprotect(pages + 4096, 4096, PROT_NONE);
     CALL(recv(p->fd, pages + 4090, 50, 0));
     CALL(recv(p->fd, pages + 4096 - 40, 50, MSG_PEEK));
-    // Long enough a buffer, though not all of it is there: nothing touches it.
+    // The buffer is long enough, but not all of it is mapped. No call touches it.
     CALL(recv(p->fd, pages + 3900, 4096, MSG_PEEK));
     // Read-only memory
     mprotect(pages, 4096, PROT_READ);
@@ -87,7 +87,7 @@ static void bad_write(struct peer *p) {
     message.msg_iov = bad;
     CALL(sendmsg(p->fd, &message, 0));
     CALL(sendmmsg(p->fd, bad, 2, 0));
-    // Addresses and names, which mean nothing here and are read all the same.
+    // Addresses and names, which have no meaning here, and which the kernel reads nevertheless.
     static char name[4096];
     CALL(sendto(p->fd, buffer, 10, 0, bad, 16));
     CALL(sendto(p->fd, buffer, 10, 0, (struct sockaddr *)name, 1000));
@@ -99,7 +99,7 @@ static void bad_write(struct peer *p) {
     named.msg_hdr.msg_name = name;
     named.msg_hdr.msg_namelen = (socklen_t)-1;
     CALL(sendmsg(p->fd, &named.msg_hdr, 0));
-    // Too many buffers, and one whose length is below zero.
+    // Too many buffers, and a buffer with a negative length.
     struct msghdr many = {.msg_iov = good, .msg_iovlen = 1025};
     CALL(sendmsg(p->fd, &many, 0));
     CALL(recvmsg(p->fd, &many, MSG_DONTWAIT));
@@ -107,7 +107,8 @@ static void bad_write(struct peer *p) {
     good[0].iov_len = (size_t)-1;
     CALL(sendmsg(p->fd, &many, 0));
     CALL(recvmsg(p->fd, &many, MSG_DONTWAIT));
-    // An address of no bytes, no address of many, and a name that is too long: as if there were none.
+    // An address without bytes, a null address with a length, and a name that is too long. All count
+    // as none.
     CALL(sendto(p->fd, "int", 3, 0, bad, 0));
     CALL(sendto(p->fd, "a", 1, 0, NULL, 77));
     good[0] = (struct iovec){"ct", 2};

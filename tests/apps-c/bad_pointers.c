@@ -1,13 +1,13 @@
-// Pointers to memory that is not there, in every call and on every kind of descriptor: the same errno,
-// and nothing lost.
+// Pointers to unmapped memory, in every call and on every kind of descriptor: the same errno, and
+// nothing lost.
 #include "common.h"
 #include <sys/mman.h>
 #include <sys/select.h>
 
 static char buffer[70000];
-static char *page;        // a page, and one behind it that is not there
+static char *page;        // a page; the page after it is unmapped
 static void *missing;     // the second
-static void *readonly;    // a page that cannot be written
+static void *readonly;    // a read-only page
 static void *noncanonical = (void *)0xdead000000000000;
 
 static void make_pages(void) {
@@ -26,7 +26,7 @@ static void sends_200(struct peer *p) {
     send_pattern(p->fd, 0, 200, 200);
     meet(p);
     meet(p);
-    // A bad handler-free process is alive.
+    // The process must have survived the bad pointers.
     say_alive(p->fd, p->server, "afterwards");
 }
 
@@ -59,7 +59,7 @@ static void receives_into_bad_memory(struct peer *p) {
     CALL(recvmsg(p->fd, missing, 0));
     CALL(recvmsg(p->fd, &message, 0));
     CALL(recvmmsg(p->fd, missing, 1, 0, NULL));
-    // A buffer that ends in the middle of what is there.
+    // A buffer whose first 50 bytes are mapped, and the rest is not.
     CALL(recv(p->fd, page + 4096 - 50, 100, 0));
     still_there(p);
 }
@@ -83,7 +83,7 @@ static void sends_60000(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// A gathered write with a part that is not there sends nothing, however much is unread.
+// A gathered write with an unmapped part sends nothing, however much is unread.
 static void sends_parts_behind_unread(struct peer *p) {
     make_pages();
     for (int unread = 0; unread < 2; unread++) {
@@ -151,7 +151,7 @@ static void waits_on(int fd, int set) {
     *edge = (struct pollfd){.fd = fd, .events = POLLOUT};
     CALL(poll(edge, 2, 0));
     CALL(poll(edge, 1, 0));
-    // (libc itself reads time-outs, and dies of bad ones.)
+    // libc itself reads timeouts, and crashes on bad ones, so they are left out.
     CALL(ppoll(edge, 1, &none, missing));
     CALL(select(fd + 1, missing, NULL, NULL, (struct timeval[1]){{0, 0}}));
     CALL(select(fd + 1, NULL, missing, NULL, (struct timeval[1]){{0, 0}}));
@@ -184,7 +184,7 @@ static void waits_with_bad_lists(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// Each by itself: a call that kills ends a child only.
+// Each in a child of its own, because a call may kill the process.
 #define EACH(expression)                                                       \
     do {                                                                       \
         fflush(NULL);                                                          \
@@ -238,7 +238,7 @@ static void sends_200_alive(struct peer *p) {
 
 static void says_alive(struct peer *p) { say_alive(p->fd, p->server, "afterwards"); }
 
-// --- what the program has installed for faults of its own stays in use
+// --- handlers that the program has installed for its own faults keep working
 
 static volatile sig_atomic_t faults;
 static void on_fault(int signal, siginfo_t *info, void *context) {
@@ -255,11 +255,11 @@ static void own_handler(struct peer *p) {
     MUST(sigaction(SIGSEGV, &action, NULL));
     MUST(sigaction(SIGSEGV, NULL, &seen));
     say("%s", seen.sa_sigaction == on_fault ? "its own" : "another");
-    CALL(write(p->fd, missing, 100)); // ours: not the handler's
+    CALL(write(p->fd, missing, 100)); // must fail without calling the handler
     say("%d faults", (int)faults);
     *(volatile char *)missing = 1;
     say("%d faults", (int)faults);
-    // Blocked, and still an error.
+    // With the signal blocked, the call still fails with an error.
     MUST(munmap(missing, 4096));
     sigset_t all, now;
     sigfillset(&all);
@@ -270,7 +270,7 @@ static void own_handler(struct peer *p) {
     MUST(sigprocmask(SIG_UNBLOCK, &all, NULL));
     MUST(sigprocmask(SIG_SETMASK, NULL, &now));
     say("SIGSEGV blocked: %d", sigismember(&now, SIGSEGV));
-    // Without a handler it dies of it, as ever.
+    // Without a handler, the program's own fault kills it, as usual.
     pid_t child = MUST(fork());
     if (child == 0) {
         signal(SIGSEGV, SIG_DFL);

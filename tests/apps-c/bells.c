@@ -92,7 +92,7 @@ static void ask(int s)
 		fail("the server");
 }
 
-/* A socket whose closing takes an hour: it has bytes that its peer does not read. */
+/* Makes a socket whose close takes an hour, because it has bytes that its peer does not read. */
 static int lingering(void)
 {
 	int listener = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0), s = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
@@ -125,10 +125,11 @@ static void send_lingering(int bell, int flags)
 		struct linger none = {1, 0};
 		syscall(SYS_setsockopt, s, SOL_SOCKET, SO_LINGER, &none, sizeof none);
 	}
-	/* This process keeps a copy: it is killed with it. */
+	/* This process keeps a copy, so the child is killed with it. */
 }
 
-/* Receives into memory that is never there: the socket's lock for readers is held meanwhile. */
+/* Receives into memory that a page fault never provides. The socket's lock for readers is held
+ * meanwhile. */
 static void *hold(void *at)
 {
 	int bell = *(int *)at;
@@ -166,7 +167,7 @@ static void begin(const char *mode)
 {
 	pthread_t thread;
 	if (strcmp(mode, "holds_locks") == 0) {
-		/* There is something to receive at each. */
+		/* Each end has a byte to receive. */
 		for (int i = 0; i < count; i++)
 			syscall(SYS_sendto, bells[i], "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 		for (int i = 0; i < count; i++)
@@ -201,8 +202,8 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	pthread_create(&thread, NULL, copy_bells, NULL);
 	int s = connected();
-	/* Seven ends of its own and seven of the server's; those that are handed over it copies if it is fast. A test's watchdog
-	 * ends a process that never meets. */
+	/* Seven ends belong to this process, and seven to the server. It copies those that are handed over, if it is fast.
+	 * The test's watchdog ends a process that never meets its peer. */
 	while (count < 14)
 		for (int i = 0; i < 500; i++)
 			ask(s);

@@ -71,7 +71,7 @@ static uint32_t random_below(uint32_t bound) {
     return (random_state >> 8) % bound;
 }
 
-// Both draw the same sizes.
+// Both ends generate the same sizes.
 static void ping_pong(struct peer *p) {
     uint32_t sum = CHECKSUM_START;
     uint64_t total = 0;
@@ -108,7 +108,7 @@ static void small_ping_pong(struct peer *p) {
     say("%llu bytes", (unsigned long long)total);
 }
 
-// Sizes around every border that a protocol may have
+// Sizes around every limit that a protocol may have
 static void borders(struct peer *p) {
     static const size_t around[] = {1, 2, 4, 8, 16, 32, 40, 48, 56, 64, 128, 256, 512, 1024, 1448, 2048, 4096,
                                     8192, 16384, 32768, 65483, 65536, 131072, 262144, 524288};

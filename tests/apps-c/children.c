@@ -1,4 +1,4 @@
-// Children that are made past the handlers of fork: by vfork, _Fork, clone and bare system calls.
+// Children that bypass the handlers of fork: by vfork, _Fork, clone and bare system calls.
 #include "common.h"
 #include <sys/time.h>
 #include <malloc.h>
@@ -8,7 +8,7 @@
 
 static char buffer[70000];
 
-// Requests and answers of the client's.
+// Exchanges requests and answers of the client.
 static void converse(int fd, int count, char tag) {
     for (int i = 0; i < count; i++) {
         char out[100], in[100];
@@ -39,7 +39,7 @@ static void say_file(struct peer *p, const char *name) {
     close(fd);
 }
 
-// The child's descriptor of that number is a file: what it writes belongs there.
+// The child's descriptor with this number is a file, which gets the child's writes.
 static void vfork_reuses(struct peer *p) {
     char path[4096];
     snprintf(path, sizeof path, "%s/note", p->dir);
@@ -60,7 +60,7 @@ static void vfork_reuses(struct peer *p) {
     close(p->fd);
 }
 
-// The child's descriptor of that number is a pipe, and the program that it becomes gets that.
+// The child's descriptor with this number is a pipe, which the executed program inherits.
 static void vfork_moves_and_execs(struct peer *p) {
     for (int i = 0; i < 3; i++) {
         int ends[2];
@@ -120,7 +120,7 @@ static void flows_and_answers(struct peer *p) {
     say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
 }
 
-// The child writes to the stream itself, and then closes it: the parent's goes on.
+// The child writes to the stream, and then closes it. The parent's descriptor stays open.
 static void vfork_talks(struct peer *p) {
     pid_t child = MUST(vfork());
     if (child == 0) {
@@ -147,7 +147,7 @@ static void vfork_fails_to_exec(struct peer *p) {
         }
         int status;
         waitpid(grandchild, &status, 0);
-        // Still the child: this closes nothing of its parent's.
+        // Still the child: this closes no descriptor of its parent.
         close(p->fd);
         _exit(WEXITSTATUS(status));
     }
@@ -202,7 +202,8 @@ static void child_goes_on(struct peer *p, pid_t (*make)(void)) {
     reap("child", child);
 }
 
-// Both have it; the child closes, the parent goes on; and then another child takes over.
+// Both have the stream. The child closes it, and the parent continues; then another child takes
+// over.
 static void takes_turns(struct peer *p, pid_t (*make)(void)) {
     for (int i = 0; i < 3; i++) {
         converse(p->fd, 20, 'a');
@@ -266,7 +267,7 @@ static int closes_its_own(void *argument) {
     _exit(5);
 }
 
-// The child runs on the same memory, with descriptors of its own.
+// The child shares memory with its parent, but has its own descriptors.
 static void shares_memory(struct peer *p) {
     pid_t child = MUST(clone(closes_its_own, a_stack(), CLONE_VM | SIGCHLD, p));
     reap("child", child);
@@ -287,7 +288,7 @@ static void forks_in_handler(int signal) {
     handlers_child = child;
 }
 
-// From a handler, at any moment of a stream that runs.
+// Runs in a handler, at any moment of a busy stream.
 static void Fork_in_a_handler(struct peer *p) {
     handlers_peer = p;
     struct sigaction action = {.sa_handler = forks_in_handler, .sa_flags = SA_RESTART};
@@ -329,14 +330,15 @@ static void forks_at_an_alarm(int signal) {
     errno = before;
 }
 
-// A program with one thread may fork in a handler that has interrupted malloc, whose locks libc does not take then.
+// A program with one thread may fork in a handler that has interrupted malloc; libc does not take malloc's locks
+// then.
 static void fork_in_a_handler(struct peer *p) {
     struct sigaction action = {.sa_handler = forks_at_an_alarm, .sa_flags = SA_RESTART};
     MUST(sigaction(SIGALRM, &action, NULL));
     struct itimerval often = {{0, 1000}, {0, 1000}}, never = {0};
     MUST(setitimer(ITIMER_REAL, &often, NULL));
     for (size_t i = 0; made < 40; i++) {
-        // Too large for a thread's own cache.
+        // Too large for the cache of a thread.
         free(malloc(2000 + i % 50 * 1000));
     }
     MUST(setitimer(ITIMER_REAL, &never, NULL));

@@ -10,7 +10,7 @@ static void set(int fd, int option, int value) {
     MUST(setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value));
 }
 
-// How many bytes a way to send sends.
+// Returns the number of bytes that a way to send sends.
 static size_t bytes_of(int way) { return way == 3 ? SMALL + LARGE : way == 6 ? SMALL * 100 : SMALL; }
 
 static void reads(struct peer *p) {
@@ -45,7 +45,7 @@ static void send_by(struct peer *p, int way, uint64_t offset) {
         MUST(epoll_wait(set, &event, 1, 100));
         close(set);
     }
-    nap(200); // says nothing more, and waits for nothing
+    nap(200); // sends no more, and makes no call that waits
 }
 
 static void sends(struct peer *p) {

@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 
 static int transcript = 1;
-// Milliseconds after which what has not come does not come, however busy the machine is.
+// Milliseconds after which a missing event counts as lost, however busy the machine is.
 enum { FOR_EVER = 60000 };
 
 // --- the transcript
@@ -80,7 +80,7 @@ static const char *bit_names(uint32_t mask, const struct bit *bits, size_t count
     return text[0] ? text : "none";
 }
 
-// IN is said together with RDNORM, which the kernel always sets beside it.
+// Report IN together with RDNORM, which the kernel always sets with it.
 const char *poll_names(int mask) {
     static const struct bit bits[] = {
         {POLLIN, "IN"},           {POLLPRI, "PRI"},       {POLLOUT, "OUT"},
@@ -131,7 +131,7 @@ int listen_on(struct peer *p, int family, const char *port_file) {
     MUST(bind(fd, (struct sockaddr *)&address, length));
     MUST(listen(fd, 128));
     MUST(getsockname(fd, (struct sockaddr *)&address, &length));
-    // sin_port and sin6_port lie at the same place.
+    // sin_port and sin6_port have the same offset.
     int port = ntohs(((struct sockaddr_in *)&address)->sin_port);
     char path[512], fresh[520];
     snprintf(path, sizeof path, "%s/%s", p->dir, port_file);
@@ -209,7 +209,7 @@ static uint32_t state_of(int fd) {
     return info.state;
 }
 
-// Whether the connection's ends have met, or never will.
+// Returns true if the connection's ends have met, or never will.
 static bool has_met(int fd) { return state_of(fd) != MEETING; }
 
 static bool is_on_vi(int fd) { return state_of(fd) == VIA; }
@@ -219,11 +219,12 @@ static void warm_until(int fd, bool server, bool (*is_so)(int fd)) {
     char buffer[LENGTH] = {0};
     int decided = 0;
     for (int i = 0; !buffer[OVER]; i++) {
-        // The client decides, by what it knows and what the server has answered. Where one end has no engine there
-        // is nothing to wait for.
+        // The client decides, by its own state and the server's answers. If an end has no engine, there is nothing
+        // to wait for.
         bool both = i > 0 && buffer[HAS_ENGINE] && engine();
         decided = buffer[SO] ? decided + 1 : 0;
-        // A client gives a silent server up after 131,072 rounds, which takes seconds. One that has decided is not going to meet.
+        // A client gives up a silent server after 131,072 rounds, which takes seconds. After that the ends never
+        // meet.
         bool vain = is_so == has_met && decided > ROUNDS_IN_VAIN;
         buffer[OVER] = i > 0 && (!both || (buffer[SO] && is_so(fd)) || vain);
         if (!server)
@@ -281,7 +282,7 @@ static int open_fifo(const char *dir, const char *name) {
     if (mkfifo(path, 0600) < 0 && errno != EEXIST)
         die("mkfifo %s: %s", path, strerrorname_np(errno));
     int fd = MUST(open(path, O_RDWR | O_CLOEXEC));
-    // Out of the way of scenarios that look at descriptor numbers.
+    // Use high numbers, because scenarios look at descriptor numbers.
     int high = MUST(fcntl(fd, F_DUPFD_CLOEXEC, 200));
     close(fd);
     return high;
@@ -330,7 +331,7 @@ static void accept_first(struct peer *p, bool worker) {
             close(over[1]);
             return;
         }
-        // Not a child that the scenario waits for.
+        // A grandchild, for which the scenario does not wait.
         if (MUST(fork()) != 0)
             _exit(0);
         close(over[1]);
@@ -392,7 +393,7 @@ int scenario_main(int argc, char **argv, const struct scenario *all, size_t coun
         fprintf(stderr, "usage: %s server|client|both DIR CASE\n", argv[0]);
         return 2;
     }
-    // Scenarios may put a socket in the place of standard output.
+    // Scenarios may replace standard output by a socket.
     transcript = MUST(fcntl(1, F_DUPFD, 210));
     struct peer p = {.server = strcmp(argv[1], "client") != 0,
                      .self = argv[0],

@@ -62,8 +62,8 @@ struct scenario {
     unsigned flags;
 };
 
-// Runs the scenario that the command line names. For `both` the server's
-// function is called alone, and there is no side channel.
+// Runs the scenario that the command line names. `both` calls only the server's function, and has
+// no side channel.
 int scenario_main(int argc, char **argv, const struct scenario *all, size_t count);
 #define SCENARIO_MAIN(table)                                                   \
     int main(int argc, char **argv) {                                          \
@@ -75,7 +75,7 @@ int scenario_main(int argc, char **argv, const struct scenario *all, size_t coun
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 __attribute__((format(printf, 1, 2), noreturn)) void die(const char *format, ...);
 void report(const char *call, long result, int error);
-// Makes a call and writes it down with its result.
+// Makes a call, and writes it down with its result.
 #define CALL(expression)                                                       \
     ({                                                                         \
         errno = 0;                                                             \
@@ -83,7 +83,7 @@ void report(const char *call, long result, int error);
         report(#expression, result_, errno);                                   \
         result_;                                                               \
     })
-// A call that has to succeed and is not worth a line.
+// Makes a call that must succeed, and writes nothing.
 #define MUST(expression)                                                       \
     ({                                                                         \
         long result_ = (long)(expression);                                     \
@@ -96,7 +96,7 @@ const char *poll_names(int mask);
 const char *epoll_names(uint32_t mask);
 void say_status(const char *who, int wait_status);
 void reap(const char *who, pid_t child); // a child of whatever kind; says how it has ended
-// For people: not compared. Goes to stderr, as a line that begins with `note: `.
+// Prints a note to stderr, as a line that begins with `note: `. Notes are not compared.
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...);
 
 // --- meeting
@@ -128,7 +128,7 @@ int take_over(int channel, int flags);
 // --- bytes
 void fill(void *buffer, size_t count, uint64_t offset);
 bool matches(const void *buffer, size_t count, uint64_t offset);
-// For bytes that do not match: says where in the pattern they belong.
+// Prints where in the pattern wrong bytes belong.
 void die_of_wrong_bytes(const void *buffer, size_t count, uint64_t offset) __attribute__((noreturn));
 uint32_t checksum(uint32_t sum, const void *buffer, size_t count);
 #define CHECKSUM_START 2166136261u
@@ -137,9 +137,9 @@ void recv_all(int fd, void *buffer, size_t count);
 // Sends or checks the standard pattern, `count` bytes from `offset` on.
 void send_pattern(int fd, uint64_t offset, uint64_t count, size_t piece);
 void recv_pattern(int fd, uint64_t offset, uint64_t count, size_t piece);
-// Reads to the end; says how many bytes came and whether they were right.
+// Reads to the end, and prints the number of bytes and whether they were right.
 void drain_to_eof(int fd, uint64_t offset);
-// One small request and answer, to see that the connection is in order.
+// Exchanges one small request and answer, to check that the connection works.
 void say_alive(int fd, bool server, const char *when);
 
 // --- time

@@ -1,5 +1,5 @@
-// Programs that put themselves under a filter of system calls (seccomp), which lets through what they
-// need themselves and kills for everything else.
+// Programs that put themselves under a filter of system calls (seccomp). The filter allows the
+// program's own calls, and kills for all others.
 #include "common.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -10,7 +10,7 @@
 
 enum { MOST = 32, ROUNDS = 200 };
 
-// A filter that lets these through, and what every program needs to end.
+// Makes a filter that allows these calls, and the calls that every program makes to end.
 struct list {
     struct sock_filter code[2 * MOST + 8];
     struct sock_fprog program;
@@ -100,7 +100,7 @@ static void answers(struct peer *p) {
     answer(p->fd);
 }
 
-// --- the connection under test, which is on a VI by then
+// --- the connection under test, which is on a VI
 
 static void filtered(struct peer *p) {
     struct list list;
@@ -117,7 +117,7 @@ static void filtered_server(struct peer *p) {
     answers(p);
 }
 
-// After a fork, which ends the library's thread, and after the filter, which forbids to start another one.
+// After a fork, which ends the library's thread, and after the filter, which forbids a new one.
 static void waits_elsewhere(struct peer *p) {
     struct list list;
     struct timespec moment = {.tv_nsec = 1000000};
@@ -155,7 +155,7 @@ static void by_its_number(struct peer *p) {
     CALL(close(p->fd));
 }
 
-// Bytes that are unread when the filter comes.
+// Bytes that are unread when the filter is installed.
 static void unread(struct peer *p) {
     static char out[50000], in[50000];
     struct list list;
@@ -169,7 +169,7 @@ static void unread(struct peer *p) {
     converse(p->fd, ROUNDS);
 }
 
-// --- every thread at once, one of them in the middle of a call
+// --- all threads at once, one of them during a call
 
 static void *answers_here(void *p) {
     answers(p);
@@ -259,7 +259,7 @@ static void serves(struct peer *p) {
     }
 }
 
-// Echoes on `count` connections, all in one set with the listener.
+// Echoes on `count` connections, which share an epoll instance with the listener.
 static void serve_set(int set, int listener, int count) {
     struct epoll_event event = {.events = EPOLLIN}, events[8];
     static char buffer[8192];
@@ -299,7 +299,7 @@ static void serves_by_epoll(struct peer *p) {
     say("three connections served");
 }
 
-// A set that has held the connection since before.
+// An epoll instance that has held the connection since before the filter.
 static void waits_in_an_old_set(struct peer *p) {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = p->fd}, got;
     struct list list;
@@ -322,7 +322,7 @@ static void waits_in_an_old_set(struct peer *p) {
     say("end of stream");
 }
 
-// The filter is refused, and the program goes on.
+// The filter is refused, and the program continues.
 static void serves_after_a_refusal(struct peer *p) {
     struct sock_fprog none = {0};
     p->listener = listen_on(p, AF_INET, "port");
@@ -353,7 +353,7 @@ static void polls(struct peer *p) {
     answer_by_poll(p->fd, POLLIN, 60000);
 }
 
-// --- a child that serves under a filter, as servers that drop their rights have it
+// --- a child that serves under a filter, as in servers that drop privileges
 
 static void child_serves(struct peer *p) {
     struct list list;
@@ -391,7 +391,7 @@ static void forks_under_a_filter(struct peer *p) {
     say_status("child", status);
 }
 
-// --- signals under a filter that lets nothing of them through but the return
+// --- signals under a filter that allows only their return
 
 static volatile sig_atomic_t ticks;
 
@@ -412,7 +412,7 @@ static void ticking(struct peer *p) {
     say("the clock has ticked: %s", ticks > 0 ? "yes" : "no");
 }
 
-// --- questions, and filters that the kernel refuses: nothing has changed
+// --- queries, and filters that the kernel refuses: nothing changes
 
 static void refused(struct peer *p) {
     struct sock_fprog none = {0};

@@ -1,5 +1,5 @@
-// How connections come about: addresses, non-blocking connects, refusals,
-// bytes sent before the server has accepted.
+// Establishing connections: addresses, non-blocking connects, refusals, and bytes sent before the
+// server has accepted.
 #include "common.h"
 #include <sys/resource.h>
 
@@ -48,7 +48,7 @@ static void addresses(struct peer *p) {
     CALL(getpeername(p->fd, bad, &length));
 }
 
-// A listener on every address, both families: the client comes by IPv4.
+// A listener on every address of both families; the client connects by IPv4.
 static void listens_to_all(struct peer *p) {
     int fd = MUST(socket(AF_INET6, SOCK_STREAM, 0)), off = 0;
     struct sockaddr_in6 any = {.sin6_family = AF_INET6};
@@ -135,7 +135,7 @@ static void nonblocking_connect(struct peer *p) {
     CALL(poll(&one, 1, 5000));
     say("%s, SO_ERROR %d", poll_names(one.revents), so_error(fd));
     int again = connect(fd, (struct sockaddr *)&to, sizeof to);
-    // The call that finds the connection made says so once.
+    // The call that finds the connection established reports it once.
     say("again: %s", again == 0 || errno == EISCONN ? "connected" : strerrorname_np(errno));
     CALL(connect(fd, (struct sockaddr *)&to, sizeof to));
     CALL(recv(fd, buffer, 1, 0));
@@ -187,7 +187,7 @@ static void accepts_one(struct peer *p) {
     say_alive(fd, true, "stream");
 }
 
-// Much is sent, and the end, before the server accepts.
+// Sends much, and the end, before the server accepts.
 static void accepts_late(struct peer *p) {
     int fd = listen_on(p, AF_INET, "port");
     meet(p);
@@ -219,7 +219,7 @@ static void sends_only(struct peer *p) {
 
 static void receives_only(struct peer *p) { drain_to_eof(p->fd, 0); }
 
-// Connections that are over before anything could be gained
+// Connections that end before acceleration could gain anything
 static void short_lives(struct peer *p) {
     int listener = p->server ? listen_on(p, AF_INET, "short") : -1;
     for (int i = 0; i < 300; i++) {
@@ -320,7 +320,8 @@ static void datagrams_and_unix(struct peer *p) {
     say_alive(p->fd, p->server, "the stream");
 }
 
-// The association is dissolved behind the peer's end, or before it; the same number is connected anew.
+// The association is dissolved after the peer's end, or before it. Then the same descriptor is
+// connected again.
 static void dissolve(struct peer *p, size_t unread, bool shut, bool child) {
     if (p->server) {
         send_pattern(p->fd, 0, unread, unread);

@@ -1,4 +1,5 @@
-// Requests and answers on the connection under test, which may have become another program's meanwhile.
+// Requests and answers on the connection under test, which another program may have inherited
+// meanwhile.
 #ifndef SOVIA_TESTS_CONVERSE_H
 #define SOVIA_TESTS_CONVERSE_H
 
@@ -6,7 +7,8 @@
 
 enum { SIZE = 100 };
 
-// `count` requests and their answers, each of SIZE bytes. `tag` tells those of relatives apart.
+// Exchanges `count` requests and answers of SIZE bytes. `tag` distinguishes those of forked
+// relatives.
 static inline void converse_as(int fd, bool server, int count, char tag) {
     for (int i = 0; i < count; i++) {
         char out[SIZE], in[SIZE];

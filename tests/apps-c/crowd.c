@@ -94,8 +94,8 @@ static void serves(struct peer *p) {
 
 // --- clients
 
-// A request and its answer; false if the stream has ended, or in its place
-// there are other bytes.
+// Exchanges a request and its answer. Returns false if the stream has ended, or other bytes have
+// come.
 static bool round_trip(int fd, size_t size, uint64_t offset, char *out, char *in) {
     fill(out, size, offset);
     for (size_t done = 0; done < size;) {
@@ -135,7 +135,7 @@ static pid_t child(struct peer *p, void (*life)(struct peer *)) {
     return pid;
 }
 
-// One connection, with a pause in which another process can be first.
+// One connection, with a pause in which another process may come first.
 static void comes_and_goes(struct peer *p) {
     int fd = connect_to(p, AF_INET, "port");
     nap(15);
@@ -146,7 +146,7 @@ static void comes_and_goes(struct peer *p) {
     close(fd);
 }
 
-// Every process is a new acquaintance of the server's.
+// Each process is a new peer of the server.
 static void come_and_go(struct peer *p) {
     int64_t slowest = 0;
     for (int i = 0; i < COMERS; i++) {
@@ -163,7 +163,7 @@ static void come_and_go(struct peer *p) {
     tell(p, 0);
 }
 
-// --- those whose memory is written into, and those beside them
+// --- processes whose memory is overwritten, and others beside them
 
 static void *suffers(void *argument) {
     struct peer *p = argument;

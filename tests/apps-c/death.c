@@ -10,9 +10,9 @@ static void die_now(struct peer *p) {
     kill(getpid(), SIGKILL);
 }
 
-static int64_t began; // to look
+static int64_t began; // time at which the reader began to look
 
-// How a stream ended is up to whether bytes were unread; that it did, is not.
+// The error of the end depends on whether bytes were unread, so only the end is printed.
 static void say_end(struct peer *p, ssize_t last, int error) {
     int64_t now = now_ms(), died = (int64_t)hear(p);
     int64_t took = now - (died > began ? died : began);
@@ -133,7 +133,7 @@ static void dies_without_reading(struct peer *p) {
     die_now(p);
 }
 
-// A sender that is killed at any moment: all that it counted as sent arrives.
+// A sender is killed at any moment: all bytes that it counted as sent arrive.
 struct counter {
     volatile uint64_t sent;
 };
@@ -230,7 +230,7 @@ static void kill_and_reap(pid_t child) {
     say_status("child", status);
 }
 
-// To one's parent, or one's child: its own FIFO.
+// Side channel to the parent or child: a FIFO of its own.
 static void tell_relative(struct peer *p) { tell(&(struct peer){.tell = p->hear}, 1); }
 
 static void child_dies_idle(struct peer *p) {
@@ -260,7 +260,7 @@ static void child_dies_waiting(struct peer *p) {
     say("the other goes on");
 }
 
-// Killed in the middle of sending: what arrives is whole, and the other's follows.
+// Killed during a send: complete records arrive, and then those of the other process.
 static void child_dies_sending(struct peer *p) {
     for (int i = 0; i < 10; i++) {
         pid_t child = MUST(fork());
@@ -305,12 +305,12 @@ static void parent_dies(struct peer *p) {
         _exit(0);
     }
     converse(p->fd, 50);
-    // An answer that the parent does not live to read would be the child's.
+    // The child would get an answer that the dead parent did not read.
     tell_relative(p);
     pause();
 }
 
-// A child that has never waited, and never does, sees the end behind what it has not read.
+// A child that never waits sees the end after the bytes that it has not read.
 static void child_only_looks(struct peer *p) {
     pid_t parent = getpid();
     if (MUST(fork()) == 0) {

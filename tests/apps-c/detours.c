@@ -1,4 +1,4 @@
-// Ways to a stream beside the usual calls: each puts bytes between a first and a last one, or takes some.
+// Unusual ways to use a stream: each puts bytes between a first and a last part, or takes some.
 #include "common.h"
 
 #include <aio.h>
@@ -17,7 +17,7 @@ static const char question[] = "question";
 
 enum { ASKED = sizeof question - 1 };
 
-// The other end: asks something, and says what it gets.
+// The other end: sends a question, and prints the answer.
 static void asks(struct peer *p) {
     send_all(p->fd, question, ASKED);
     meet(p);
@@ -38,7 +38,7 @@ static void begin(struct peer *p) {
 
 static void end(struct peer *p) {
     send_all(p->fd, ">", 1);
-    // With bytes unread its close would be a reset.
+    // A close with unread bytes would be a reset.
     while (recv(p->fd, buffer, sizeof buffer, MSG_DONTWAIT) > 0)
         ;
     CALL(close(p->fd));
@@ -156,7 +156,7 @@ static void spawned_same_number(struct peer *p) {
     spawn_with(p, -1, command);
 }
 
-// By the system calls' numbers, through libc's syscall.
+// By numbers of system calls, through libc's syscall.
 static void by_number(struct peer *p) {
     begin(p);
     struct iovec in = {buffer, 4}, out = {"vector ", 7};
@@ -192,7 +192,7 @@ static void by_another_descriptor(struct peer *p) {
     end(p);
 }
 
-// With a table of descriptors of its own the program's close is the last one all the same.
+// The program's close is the last one, even with a descriptor table of its own.
 static void with_a_table_of_its_own(struct peer *p) {
     begin(p);
     int cold = connect_to(p, AF_INET, "cold");

@@ -1,4 +1,4 @@
-// Dispositions of signals that threads and handlers change and ask for at once. The stream carries nothing but signs of life.
+// Dispositions of signals that threads and handlers change and query at once. The stream carries only signs of life.
 #include "common.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static void asks(int signal) {
     handled++;
 }
 
-// A signal that the kernel raises for an instruction may be sent as well, in the middle of a change.
+// A signal that the kernel raises for an instruction may also be sent, during a change.
 static void a_sent_fault_interrupts_a_change(struct peer *p) {
     pthread_t thread;
     set(SIGFPE, asks, 0);
@@ -63,7 +63,7 @@ static void leaps(int signal) {
 }
 
 static void a_bad_disposition(struct peer *p) {
-    // Not a constant to the compiler.
+    // Hidden from the compiler's optimizer.
     struct sigaction *volatile nowhere = (void *)16;
     set(SIGSEGV, leaps, 0);
     if (sigsetjmp(fault, 1) == 0)
@@ -99,7 +99,7 @@ static void set_while_one_is_called_once(struct peer *p) {
         int before = handled;
         set(SIGUSR1, count, SA_RESETHAND);
         pthread_kill(thread, SIGUSR1);
-        // The kernel has begun with the first.
+        // The kernel has begun to deliver the first signal.
         while (now(SIGUSR1) == count && handled == before)
             sched_yield();
         set(SIGUSR1, other, 0);

@@ -1,4 +1,4 @@
-// One stream under several numbers, and numbers that come and go.
+// One stream under several descriptors, which are opened and closed.
 #include "common.h"
 
 static char buffer[70000];
@@ -106,7 +106,7 @@ static void wrong_numbers(struct peer *p) {
     meet(p);
 }
 
-// dup2 over a stream closes it; what it becomes is what it was made from.
+// dup2 over a stream closes it; the descriptor becomes a copy of its source.
 static void onto_stream(struct peer *p) {
     int null = MUST(open("/dev/zero", O_RDWR));
     CALL(dup2(null, p->fd) == p->fd);
@@ -135,7 +135,7 @@ static void second_stream(struct peer *p) {
     CALL(close(p->fd));
 }
 
-// Numbers are given out lowest first, as if the library held none.
+// Descriptor numbers are given out lowest first, as if the library held none.
 static void lowest(struct peer *p) {
     int number = p->fd, null;
     close(p->fd);
@@ -157,7 +157,7 @@ static void ranges(struct peer *p) {
     CALL(write(b, "x", 1));
     CALL(write(c, "x", 1));
     through("left over", a, p->fd);
-    // Nearly all, as daemons do it; the side channel lies above.
+    // Close nearly all, as daemons do. The side channel has higher numbers.
     CALL(close_range(3, 199, 0));
     CALL(recv(a, buffer, 1, 0));
     CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
@@ -199,8 +199,8 @@ static void serves_zero(struct peer *p) {
     CALL(close(1));
 }
 
-// The writer's number changes again and again while the reader moves the stream to TCP, with much of it unread. Counters tell
-// whether bytes are lost or come out of order.
+// The writer's descriptor changes again and again while the reader moves the stream to TCP, with many bytes unread.
+// Counters show lost or reordered bytes.
 enum { WRITES = 8000 };
 
 static void reads_after_a_move(struct peer *p) {

@@ -33,7 +33,7 @@ static void await_end(struct peer *p) { await_events(p->fd, POLLIN | POLLRDHUP, 
 
 static void die_now(void) { kill(getpid(), SIGKILL); }
 
-// --- with bytes that it has not read
+// --- the peer dies with unread bytes
 
 static void dies_with_unread(struct peer *p) {
     await_bytes(p->fd, 1000);
@@ -90,7 +90,7 @@ static void is_told_by_recv(struct peer *p) {
     CALL(shutdown(p->fd, SHUT_RDWR));
 }
 
-// Nothing else is looked at before.
+// The first look at the connection is this call.
 static void blocked_recv_is_told(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 100);
     meet(p);
@@ -175,7 +175,7 @@ static void waits_by_epoll(struct peer *p, uint32_t how) {
     send_pattern(p->fd, 0, 1000, 100);
     MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
     meet(p);
-    // The kernel closes a socket step by step: a look in between finds HUP alone.
+    // The kernel closes a socket step by step, so a look in between finds only HUP.
     do
         MUST(epoll_wait(set, &event, 1, -1));
     while (~event.events & (EPOLLHUP | EPOLLRDHUP));
@@ -186,7 +186,7 @@ static void waits_by_epoll(struct peer *p, uint32_t how) {
 static void waits_by_level(struct peer *p) { waits_by_epoll(p, 0); }
 static void waits_by_edge(struct peer *p) { waits_by_epoll(p, EPOLLET); }
 
-// --- with nothing unread: a quiet end
+// --- the peer dies with no unread bytes, which is a normal end
 
 static void reads_all_and_dies(struct peer *p) {
     recv_pattern(p->fd, 0, 1000, 300);
@@ -246,7 +246,7 @@ static void writes_blocked(struct peer *p) {
     fill_it(p);
     set_nonblocking(p->fd, false);
     meet(p);
-    // Room for a part may come while it waits.
+    // Room for a part may appear while the call waits.
     while (write(p->fd, buffer, sizeof buffer) > 0)
         ;
     say("%s", strerrorname_np(errno));
@@ -304,7 +304,7 @@ static void epolls_level(struct peer *p) { epolls_for_room(p, 0); }
 static void epolls_edge(struct peer *p) { epolls_for_room(p, EPOLLET); }
 static void epolls_once(struct peer *p) { epolls_for_room(p, EPOLLONESHOT); }
 
-// The other direction is on TCP still, and full: a FIN would stand behind bytes that are never read.
+// The other direction is still on TCP, and full: a FIN would come after bytes that are never read.
 static void fills_tcp_and_dies(struct peer *p) {
     fill_it(p);
     set_nonblocking(p->fd, false);
@@ -351,7 +351,8 @@ static void writes_to_the_half_closed(struct peer *p) {
     say_signals();
 }
 
-// A child holds it last, while the program lives: its death is the only sign, and comes long after the end of the other half.
+// A child is the last to hold the stream, while the program lives. Only its death ends the stream, long after the
+// other half.
 static void child_closes_half_and_dies(struct peer *p) {
     pid_t child = MUST(fork());
     if (child == 0) {
@@ -371,7 +372,7 @@ static void writes_to_the_half_closed_child(struct peer *p) {
     tell(p, 0);
 }
 
-// --- two that share the dying end
+// --- two processes share the dying end
 
 static void two_die(struct peer *p) {
     pid_t parent = getpid();
@@ -403,7 +404,7 @@ static void one_of_two_dies(struct peer *p) {
 static void outlives_two(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 100);
     hear(p);
-    // The other holds it still.
+    // The other process still holds the stream.
     struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLRDHUP};
     CALL(poll(&one, 1, 200));
     tell(p, 1);

@@ -1,4 +1,5 @@
-// How the end of a stream shows before, at and after its last bytes: hang-ups, resets, one-shot errors.
+// Reports of the end of a stream before, at and after its last bytes: hang-ups, resets, one-shot
+// errors.
 #include "common.h"
 #include <sys/select.h>
 
@@ -68,7 +69,7 @@ static void writes(struct peer *p) {
     signal(SIGPIPE, count_pipe);
     fill_it(p);
     meet(p);
-    // Room for a part may come while it waits.
+    // Room for a part may appear while the call waits.
     while (write(p->fd, buffer, sizeof buffer) > 0)
         ;
     say("%s", strerrorname_np(errno));
@@ -192,7 +193,8 @@ static void peeks_after_reset(struct peer *p) {
     CALL(recv(p->fd, buffer, sizeof buffer, MSG_PEEK));
 }
 
-// Receives of no bytes say nothing while there are bytes; behind the last one they tell of the reset, as others do.
+// Receives of zero bytes report nothing while there are bytes. After the last byte they report the reset, like
+// others.
 static void takes_nothing_after_reset(struct peer *p, bool by_read) {
     send_all(p->fd, "unread by it", 12);
     awaits_reset(p);
@@ -206,7 +208,7 @@ static void takes_nothing_after_reset(struct peer *p, bool by_read) {
     CALL(recv(p->fd, buffer, sizeof buffer, 0));
 }
 
-// A receive of no bytes that has waited says nothing of what has ended its wait.
+// A receive of zero bytes that has waited does not report what ended its wait.
 static void waits_for_nothing(struct peer *p) {
     meet(p);
     CALL(recv(p->fd, buffer, 0, 0));
@@ -224,7 +226,7 @@ static void resets_soon(struct peer *p) {
 static void receives_nothing_after_reset(struct peer *p) { takes_nothing_after_reset(p, false); }
 static void reads_nothing_after_reset(struct peer *p) { takes_nothing_after_reset(p, true); }
 
-// --- hang-ups wait for what came before them
+// --- hang-ups are reported after all earlier bytes
 
 #define MUCH 5000000
 
@@ -245,7 +247,7 @@ static void sends_much_and_shuts(struct peer *p) {
 
 static int limit;
 
-// A hang-up with more unread than the buffer may hold is too early.
+// A hang-up must not come while more bytes are unread than the buffer can hold.
 static void begin_slowly(struct peer *p) {
     int size = 50000;
     socklen_t length = sizeof limit;
@@ -322,7 +324,7 @@ static void waits_for_hangup_by_level(struct peer *p) { epolls_for_hangup(p, 0);
 static void waits_for_hangup_by_edge(struct peer *p) { epolls_for_hangup(p, EPOLLET); }
 static void waits_for_hangup_once(struct peer *p) { epolls_for_hangup(p, EPOLLONESHOT); }
 
-// Only the hang-up is waited for, by another thread than the one that reads.
+// One thread waits only for the hang-up, and another one reads.
 static void *reads_all(void *argument) {
     struct peer *p = argument;
     drain_to_eof(p->fd, 0);
@@ -365,7 +367,7 @@ static void trusts_hangups(struct peer *p) {
     meet(p);
 }
 
-// --- nothing is asked of the other end any more
+// --- the other end makes no more calls
 
 static void sends_nothing_to_the_reset(struct peer *p) {
     signal(SIGPIPE, count_pipe);

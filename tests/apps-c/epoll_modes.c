@@ -1,12 +1,12 @@
-// epoll on one stream: level and edge triggered, one-shot, changing, leaving
-// and coming back, and what each state of the stream shows.
+// epoll on one stream: level-triggered, edge-triggered and one-shot entries that change, leave and
+// come back; and the events of each state of the stream.
 #include "common.h"
 
 static char buffer[70000];
 
-enum { QUIET = 60 }; // ms in which nothing may come
+enum { QUIET = 60 }; // milliseconds in which no event may come
 
-// The server does on word what makes events at the client.
+// The server causes the client's events on request.
 static void changes(struct peer *p) {
     for (;;) {
         switch (hear(p)) {
@@ -37,7 +37,8 @@ static void have(struct peer *p, int what, int unread) {
         await_bytes(p->fd, unread);
     else
         await_events(p->fd, POLLRDHUP, POLLRDHUP);
-    // Sovia's thread hears of an end from the kernel as well, and tells it once more if it comes late.
+    // The library's thread also gets the end from the kernel, and reports it once more if it comes
+    // late.
     await_rest();
 }
 
@@ -105,7 +106,7 @@ static void edge(struct peer *p) {
     say_wait(QUIET);
     recv_all(p->fd, buffer, 1);
     say_wait(QUIET);
-    // More to read is a new edge, though something was left.
+    // New bytes are a new edge, even if earlier ones are unread.
     have(p, 's', 7);
     say_wait(-1);
     say_wait(QUIET);
@@ -116,7 +117,7 @@ static void edge(struct peer *p) {
     say_wait(-1);
     hear(p);
     say_wait(QUIET);
-    // Changing or adding it anew shows what is there again.
+    // Changing or adding the entry again reports its present events.
     MUST(control(EPOLL_CTL_MOD, p->fd, EPOLLIN | EPOLLET));
     say_wait(-1);
     say_wait(QUIET);
@@ -139,7 +140,7 @@ static void ends_once(struct peer *p) {
     tell(p, 'q');
 }
 
-// An end is one edge, whether something is unread or not.
+// An end is one edge, whether bytes are unread or not.
 static void edge_of_an_end(struct peer *p) {
     begin(p, EPOLLIN | EPOLLRDHUP | EPOLLET);
     ends_once(p);
@@ -170,7 +171,7 @@ static void edge_both(struct peer *p) {
     tell(p, 'q');
 }
 
-// Room to write again after it had run out is an edge.
+// Room to write is an edge after it had run out.
 static void edge_room(struct peer *p) {
     begin(p, EPOLLOUT | EPOLLET);
     say_wait(-1);
@@ -235,13 +236,13 @@ static void one_shot(struct peer *p) {
     tell(p, 'q');
 }
 
-// Disabled, it is silent about an end as well, also after the stream has gone back to TCP. A wait that reports nothing leaves
-// the program's event as it was.
+// A disabled entry reports no end either, also after the stream has moved to TCP. A wait that reports nothing leaves
+// the program's event unchanged.
 static void one_shot_and_back(struct peer *p) {
     begin(p, EPOLLIN | EPOLLONESHOT);
     have(p, 's', 4);
     say_wait(-1);
-    // These take it back.
+    // These operations move the stream to TCP.
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVLOWAT, &(int){2}, sizeof(int)));
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVLOWAT, &(int){1}, sizeof(int)));
     say_wait(QUIET);
@@ -267,7 +268,7 @@ static void leaving(struct peer *p) {
     MUST(control(EPOLL_CTL_MOD, p->fd, EPOLLIN));
     say_wait(-1);
     recv_all(p->fd, buffer, 4);
-    // A descriptor that is closed leaves by itself.
+    // A closed descriptor leaves the instance by itself.
     int other = MUST(dup(p->fd));
     MUST(control(EPOLL_CTL_DEL, p->fd, 0));
     close(p->fd);
@@ -316,7 +317,7 @@ static void reset(struct peer *p) {
 
 static void reset_edge(struct peer *p) {
     begin(p, EPOLLIN | EPOLLET);
-    have(p, 'r', -1); // a reset wakes twice; both have happened
+    have(p, 'r', -1); // a reset causes two wake-ups; wait for both
     say_wait(-1);
     CALL(recv(p->fd, buffer, 1, 0));
     say_wait(QUIET);

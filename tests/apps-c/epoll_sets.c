@@ -1,5 +1,5 @@
-// epoll with everything else: kernel descriptors, epoll sets inside of others,
-// a stream in two sets or under two numbers, sets inherited by a child.
+// epoll with other files: kernel descriptors, epoll instances inside others, a stream in two
+// instances or under two descriptors, and instances that a child inherits.
 #include "common.h"
 #include <sys/eventfd.h>
 #include <sys/select.h>
@@ -37,7 +37,7 @@ static void add(int set, int fd, uint32_t events, int tag) {
     MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
 }
 
-// The events of one wait, in the order of their tags.
+// Prints the events of one wait, in the order of their tags.
 static int say_wait(const char *who, int set, int timeout) {
     struct epoll_event events[16];
     int count = epoll_wait(set, events, 16, timeout);
@@ -51,7 +51,7 @@ static int say_wait(const char *who, int set, int timeout) {
 
 static int new_set(void) { return MUST(epoll_create1(EPOLL_CLOEXEC)); }
 
-// A pipe, an eventfd, a timer and a listener beside the stream; each comes in turn.
+// A pipe, an eventfd, a timer and a listener beside the stream; each becomes ready in turn.
 static void kinds(struct peer *p) {
     int set = new_set(), pipes[2], event = MUST(eventfd(0, EFD_NONBLOCK));
     int timer = MUST(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK));
@@ -124,7 +124,7 @@ static void nested(struct peer *p) {
     recv_all(p->fd, buffer, 4);
     say_wait("outer", outer, 0);
     CALL(poll(both, 2, 0));
-    // A wait of the outer set that begins before there is anything
+    // The wait of the outer instance begins before there is an event.
     tell(p, 'l');
     say_wait("outer", outer, -1);
     hear(p);
@@ -134,7 +134,7 @@ static void nested(struct peer *p) {
     hear(p);
     recv_all(p->fd, buffer, 4);
     tell(p, 'l');
-    // Alone: of two that become ready by one arrival the kernel may find the first before the second is.
+    // Alone, because the kernel may report one of two events of one arrival before the other exists.
     FD_ZERO(&in);
     FD_SET(outer, &in);
     CALL(select(outer + 1, &in, NULL, NULL, NULL));
@@ -194,7 +194,7 @@ static void outlived(struct peer *p) {
     tell(p, 'q');
 }
 
-// A child has the stream still, and so the instance its entry.
+// A child still has the stream, so its entry stays.
 static void outlived_by_a_child(struct peer *p, bool becomes_another) {
     int set = new_set(), gate[2];
     char end;
@@ -226,7 +226,7 @@ static void outlived_in_a_child(struct peer *p) { outlived_by_a_child(p, false);
 
 static void outlived_in_a_program(struct peer *p) { outlived_by_a_child(p, true); }
 
-// The number is used again for something else.
+// The number is used again for another file.
 static void number_again(struct peer *p) {
     int set = new_set(), number = p->fd, pipes[2];
     add(set, number, EPOLLIN, 1);
@@ -290,7 +290,7 @@ static void childs_own_entries(struct peer *p) {
     tell(p, 'q');
 }
 
-// A stream joins its set before it is connected.
+// A stream joins an instance before it is connected.
 static void early_entry(struct peer *p) {
     if (p->server) {
         int listener = listen_on(p, AF_INET, "early");
@@ -358,7 +358,7 @@ static void fifty(struct peer *p) {
     say("%u turns, sum %u, %u short, %u ended", turns, sum, wrong, ended);
 }
 
-// A set goes on by its other number, whatever its first one has become.
+// An instance stays usable by its other descriptor, whatever the first one has become.
 static void another_number(struct peer *p) {
     int set = MUST(epoll_create1(0));
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = 1};
@@ -384,7 +384,7 @@ static void another_number(struct peer *p) {
     tell(p, 'q');
 }
 
-// One wait tells of a descriptor once, though its connection goes back to TCP in the middle of it.
+// One wait reports a descriptor once, even if its connection falls back to TCP during the wait.
 static void told_once(struct peer *p) {
     int set = new_set();
     set_nonblocking(p->fd, true);

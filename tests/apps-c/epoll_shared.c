@@ -1,4 +1,4 @@
-// An epoll instance that parent and child share: what one of them adds or removes, the other sees.
+// An epoll instance that parent and child share: each sees entries that the other adds or removes.
 #include "common.h"
 
 static char buffer[100];
@@ -8,7 +8,7 @@ static void add(int set, int fd, uint32_t data) {
     CALL(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
 }
 
-// Waits for a while for an event; says whose it is.
+// Waits for a while for an event, and prints its entry.
 static void say_event(int set, int timeout) {
     struct epoll_event event = {0};
     int n = MUST(epoll_wait(set, &event, 1, timeout));
@@ -31,7 +31,7 @@ static void converse(struct peer *p, int other) {
     meet(p);
 }
 
-// A set that is made before the fork, a pipe between the two, and a second connection, which is returned.
+// Makes an instance before the fork, a pipe between the two, and a second connection, which it returns.
 static int begin(struct peer *p, int go[2], int *set) {
     *set = MUST(epoll_create1(0));
     MUST(pipe(go));
@@ -40,7 +40,7 @@ static int begin(struct peer *p, int go[2], int *set) {
     return other;
 }
 
-// Likewise, with both connections in the set.
+// Like this, with both connections in the instance.
 static int begin_with_both(struct peer *p, int go[2], int *set) {
     int other = begin(p, go, set);
     add(*set, p->fd, 1);
@@ -48,7 +48,7 @@ static int begin_with_both(struct peer *p, int go[2], int *set) {
     return other;
 }
 
-// The child waits for what the parent adds.
+// The child waits for an entry that the parent adds.
 static void hears_of(int set, int other) {
     say_event(set, -1);
     recv_all(other, buffer, 5);
@@ -76,7 +76,7 @@ static void child_adds(struct peer *p) {
     converse(p, other);
 }
 
-// The child removes one that the parent waits for.
+// The child removes a connection for which the parent waits.
 static void child_removes(struct peer *p) {
     int go[2], set, other = begin_with_both(p, go, &set);
     say_event(set, 0);
@@ -113,7 +113,7 @@ static void parent_adds(struct peer *p) {
     converse(p, other);
 }
 
-// Likewise, and the child has not used the set before.
+// Like this, and the child has not used the instance before.
 static void parent_adds_first(struct peer *p) {
     int go[2], set, other = begin(p, go, &set);
     pid_t child = MUST(fork());
@@ -128,8 +128,8 @@ static void parent_adds_first(struct peer *p) {
     converse(p, other);
 }
 
-// The parent changes what it had added before the fork, or takes it out; the child uses the set for the first time after
-// that. A parent that leaves has closed it by then.
+// The parent changes or removes an entry that it had added before the fork. Then the child uses the instance for the
+// first time. A parent that ends has closed the instance by then.
 static void parent_changes_first(struct peer *p, int operation, uint32_t events, bool leaves) {
     int go[2], set, other = begin_with_both(p, go, &set);
     pid_t child = MUST(fork());
@@ -162,7 +162,8 @@ static void parent_removes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_D
 static void parent_changes_and_leaves(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLIN, true); }
 static void parent_removes_and_leaves(struct peer *p) { parent_changes_first(p, EPOLL_CTL_DEL, 0, true); }
 
-// The parent gets an event, leaves the bytes unread and closes the set. Its child gets an event as well.
+// The parent gets an event, leaves the bytes unread and closes the instance. Its child gets an event
+// too.
 static void parent_has_an_event_and_leaves(struct peer *p) {
     int go[2], set, other = begin_with_both(p, go, &set);
     pid_t child = MUST(fork());
@@ -178,7 +179,7 @@ static void parent_has_an_event_and_leaves(struct peer *p) {
     converse(p, other);
 }
 
-// A message takes the set to this process once more, where nothing is known of the number that it has there.
+// A message brings the instance to this process again, under a descriptor that the library does not know.
 static void set_is_passed(struct peer *p) {
     int go[2], channel[2], set, other = begin(p, go, &set);
     add(set, other, 2);
@@ -193,7 +194,7 @@ static void set_is_passed(struct peer *p) {
     converse(p, other);
 }
 
-// The parent takes the event of a one-shot entry, which is disabled then for its child as well.
+// The parent takes the event of a one-shot entry, which is then disabled for its child too.
 static void parent_takes_the_shot(struct peer *p) {
     int go[2], set, other = begin(p, go, &set);
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = 2};
@@ -214,7 +215,7 @@ static void parent_takes_the_shot(struct peer *p) {
     converse(p, other);
 }
 
-// A child that has the set and leaves it alone does not matter.
+// A child that has the instance and does not use it makes no difference.
 static void child_ignores(struct peer *p) {
     int set = MUST(epoll_create1(0));
     int other = accept_one(p->listener);
@@ -245,7 +246,7 @@ static void sends_on_second(struct peer *p) {
     meet(p);
 }
 
-// The peer has ended what it sends, and the parent has yet to read it, when a child uses the set that both have.
+// The peer has half-closed, and the parent has not read to the end when a child uses the shared instance.
 enum { UNREAD = 1000 };
 
 static void behind_the_end(struct peer *p, int operation) {
@@ -291,8 +292,8 @@ static void sends_and_ends(struct peer *p) {
     say_text("received", buffer, 6);
 }
 
-// Children wait for the connection in sets of their own and are killed: what they had taken for that is there for
-// the next ones.
+// Children wait for the connection in instances of their own and are killed. The resources of their waits are
+// free for later children.
 enum { KILLED = 50 };
 
 static void children_are_killed(struct peer *p) {

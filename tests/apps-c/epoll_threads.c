@@ -1,4 +1,4 @@
-// Waiting in one thread while another changes what is waited for.
+// One thread waits while another one changes the entries.
 #include "common.h"
 #include <sys/eventfd.h>
 
@@ -17,7 +17,7 @@ static void feeds(struct peer *p) {
     }
 }
 
-// Feeds, and says when the stream ends.
+// Sends bytes, and reports the end of the stream.
 static void feeds_to_the_end(struct peer *p) {
     struct pollfd one = {.fd = p->fd, .events = POLLIN};
     feeds(p);
@@ -41,10 +41,10 @@ struct waiter {
     pthread_t thread;
     int set, timeout, count;
     struct epoll_event event;
-    _Atomic pid_t id; // of a thread that will block
+    _Atomic pid_t id; // thread that will block
 };
 
-// Until the thread has begun and sleeps, however busy the machine is.
+// Waits until the thread has begun and sleeps, however busy the machine is.
 static void await_asleep(struct waiter *w) {
     int asleep = 0;
     for (int tries = 0; tries < 5000 && asleep < 5; tries++) {
@@ -177,7 +177,7 @@ static void closed_while_read(struct peer *p) {
     tell(p, 'q');
 }
 
-// Two such reads: the connection is open until both have returned.
+// Two such reads: the connection stays open until both have returned.
 static void several_read(struct peer *p) {
     struct waiter w[2] = {{.set = p->fd}, {.set = p->fd}};
     pthread_t first;
@@ -187,7 +187,7 @@ static void several_read(struct peer *p) {
     await_asleep(&w[1]);
     CALL(close(p->fd));
     have(p, 's');
-    // Either may have got it.
+    // Either thread may get the bytes.
     while (pthread_tryjoin_np(first = w[0].thread, NULL) && pthread_tryjoin_np(first = w[1].thread, NULL))
         nap(1);
     say_text("recv", buffer, w[first == w[1].thread].count);
@@ -219,7 +219,7 @@ static void closed_and_cancelled(struct peer *p) {
     meet(p);
 }
 
-// The number that is read from means something else meanwhile.
+// Meanwhile the number of the blocked read means another file.
 static void one_of_two_closed(struct peer *p) {
     struct waiter w = {.set = p->fd};
     int other = MUST(dup(p->fd));
@@ -330,7 +330,7 @@ struct server_thread {
     long turns;
 };
 
-// One-shot handed round between threads, as thread pools do it.
+// Threads pass a one-shot entry around, as thread pools do.
 static void *serves(void *argument) {
     struct server_thread *s = argument;
     struct epoll_event event;
@@ -340,7 +340,7 @@ static void *serves(void *argument) {
             return NULL;
         ssize_t got = recv(s->p->fd, &byte, 1, MSG_DONTWAIT);
         if (got == 0) {
-            // The others are to see it as well.
+            // The other threads must get it too.
             MUST(control(EPOLL_CTL_MOD, s->p->fd, EPOLLIN | EPOLLONESHOT));
             return NULL;
         }

@@ -1,4 +1,4 @@
-// Programs started with a stream open, and programs that are given one.
+// Programs that are started with an open stream.
 #include "converse.h"
 #include <spawn.h>
 
@@ -15,8 +15,8 @@ static void answers(struct peer *p) {
     say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
 }
 
-// --- this program again, with a stream that it inherits by number: it goes on
-// where its predecessor was, as a server that replaces itself does.
+// --- this program again, with a stream that it inherits by number. It continues where its
+// predecessor was, like a server that replaces itself.
 
 static char number[16], offset_text[16];
 
@@ -29,7 +29,7 @@ static char **again(struct peer *p, const char *role, uint64_t offset) {
     return arguments;
 }
 
-// Writes before it reads, as long as there is room: no process reads that, and an error must end it.
+// Writes before it reads, as long as there is room. No process reads this, so an error must end it.
 static void floods(int fd) {
     struct pollfd room = {fd, POLLOUT, 0};
     ssize_t sent;
@@ -41,7 +41,7 @@ static void floods(int fd) {
     say("an error ends it");
 }
 
-// 2000 bytes that were there before the exec, whatever the peer is doing.
+// Reads 2000 bytes that were there before the exec, whatever the peer does.
 static void takes_soon(int fd, uint64_t offset) {
     int64_t start = now_ms();
     recv_pattern(fd, offset, 2000, 700);
@@ -123,7 +123,7 @@ static void sends_across_exec(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// The peer has reset the connection: the successor finds what came before, and then the error.
+// The peer has reset the connection: the new program finds earlier bytes, and then the error.
 static void becomes_after_a_reset(struct peer *p, const char *what, char *const *environment) {
     await_bytes(p->fd, 3000);
     recv_pattern(p->fd, 0, 1000, 1000);
@@ -179,7 +179,7 @@ static void becomes_itself_with_much_unread(struct peer *p) {
     die("exec");
 }
 
-// The peer makes no call while the exec happens: it is stopped, or computes.
+// The peer makes no call during the exec: it is stopped, or computes.
 static void becomes_itself_alone(struct peer *p) {
     await_bytes(p->fd, 3000);
     recv_pattern(p->fd, 0, 1000, 1000);
@@ -210,7 +210,7 @@ static void sends_and_stops(struct peer *p) {
         MUST(kill(self, SIGCONT));
         _exit(0);
     }
-    nap(1000); // stopped in here
+    nap(1000); // the test stops the process here
     send_pattern(p->fd, 3000, 50000, 10000);
     CALL(shutdown(p->fd, SHUT_WR));
     CALL(recv(p->fd, buffer, 1, 0));
@@ -227,7 +227,7 @@ static void sends_and_computes(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// A super-server: what it accepts is another program's from the first byte on.
+// A super-server: accepted connections belong to another program from the first byte on.
 static void inetd(struct peer *p) {
     int listener = listen_on(p, AF_INET, "inetd");
     for (int i = 0; i < 3; i++) {
@@ -255,7 +255,7 @@ static void visits_inetd(struct peer *p) {
     }
 }
 
-// The library is left behind: the successor's environment is empty.
+// The new program runs without the library, because its environment is empty.
 static void becomes_plain(struct peer *p) {
     converse(p->fd, false, 10);
     char *nothing[] = {NULL};
@@ -280,7 +280,7 @@ static void sends_more_than_fits(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// More is unread than the sockets take, and the sender waits for room.
+// More bytes are unread than the sockets can hold, and the sender waits for room.
 static void lets_it_fill(struct peer *p) {
     await_bytes(p->fd, 3000);
     recv_pattern(p->fd, 0, 1000, 1000);
@@ -391,7 +391,7 @@ static void child_becomes_plain(struct peer *p) {
     say("parent is done");
 }
 
-// The peer is stopped from before the exec until after it: the exec does not wait for it.
+// The peer is stopped from before the exec until after it. The exec must not wait for it.
 static void becomes_meanwhile(struct peer *p, bool by_vfork) {
     pid_t stopped = hear(p);
     recv_pattern(p->fd, 0, 1000, 1000);

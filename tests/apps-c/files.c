@@ -1,4 +1,4 @@
-// Files and pipes to and from streams without a buffer of the program's own.
+// Moves bytes between files, pipes and streams without a buffer of the program.
 #include "common.h"
 #include <sys/resource.h>
 #include <sys/sendfile.h>
@@ -53,7 +53,7 @@ static void sends_file(struct peer *p) {
     CALL(close(p->fd));
 }
 
-// More than there is room for: blocking sends all, non-blocking a part
+// More bytes than there is room for: a blocking call sends all, a non-blocking one a part
 static void sends_large_file(struct peer *p) {
     size_t size = 12 << 20;
     int file = pattern_file(p, "large", size);
@@ -229,7 +229,7 @@ static void is_told_of_no_room(struct peer *p) {
     signal(SIGPIPE, SIG_IGN);
     send_pattern(p->fd, 0, 20000, 10000);
     hear(p);
-    // The first send may still be taken.
+    // The first send may still succeed.
     int sent = 0;
     while (send(p->fd, buffer, sizeof buffer, 0) >= 0)
         sent++;

@@ -1,4 +1,4 @@
-// A connection and the processes that come to share it.
+// A connection and the processes that share it.
 #include "converse.h"
 
 #include <sys/prctl.h>
@@ -7,7 +7,7 @@ static char buffer[70000];
 
 static pid_t spawn(void) { return MUST(fork()); }
 
-// Waits for a word from another process, and gives one.
+// Waits for a word from another process, and sends one.
 static int turns[2][2];
 static void make_turns(void) {
     MUST(pipe(turns[0]));
@@ -55,7 +55,7 @@ static void prefork(struct peer *p) {
     reap("worker", workers[1]);
 }
 
-// One after the other, the last two of which end a worker each.
+// One connection after the other; the last two end a worker each.
 static void visits_prefork(struct peer *p) {
     for (int i = 0; i < 8; i++) {
         int fd = connect_to(p, AF_INET, "prefork");
@@ -94,8 +94,9 @@ static void visits_forks(struct peer *p) {
     }
 }
 
-// Each child closes its connection and exits at once, while its parent closes the same connection. Two threads of the client have
-// connections at the same time, with different children: what one child leaves must not come to the other connection.
+// Each child closes its connection and exits at once, while its parent closes the same connection. Two threads of the
+// client have connections at the same time, with different children. Remains of one child must not reach the other
+// connection.
 enum { BRIEF = 600, QUESTIONS = 5, CLIENTS = 2 };
 
 static void hands_to_children(struct peer *p, bool confines) {
@@ -121,8 +122,8 @@ static void hands_to_children(struct peer *p, bool confines) {
 
 static void forks_in_a_hurry(struct peer *p) { hands_to_children(p, false); }
 
-// The children change their rights, as those of sshd do, and leave what they share with the server. Its records have room for 512
-// connections; further ones are kept in another file.
+// The children change their privileges, like those of sshd, and leave the records that they share with the server.
+// These have room for 512 connections; another file holds further ones.
 static void forks_confined(struct peer *p) {
     char line[4096];
     int files = 0;
@@ -161,7 +162,7 @@ static void asks_in_two_threads(struct peer *p) {
     say("%d connections answered", BRIEF);
 }
 
-// --- a connection that is in use already
+// --- a connection that is already in use
 
 static void child_serves(struct peer *p) {
     pid_t child = spawn();
@@ -278,7 +279,7 @@ static void generations(struct peer *p) {
     converse_as(p->fd, false, 20, 'A');
 }
 
-// Children write records at once; none is torn.
+// Children write records at once; no record is torn.
 static void writers(struct peer *p) {
     pid_t children[4];
     for (int c = 0; c < 4; c++) {
@@ -308,7 +309,7 @@ static void reads_records(struct peer *p) {
     say("%d %d %d %d records, %d bytes torn, then %zd", counts[0], counts[1], counts[2], counts[3], torn, got);
 }
 
-// Both ends fork, and both children go on.
+// Both ends fork, and both children continue.
 static void both_fork(struct peer *p) {
     pid_t child = spawn();
     if (child == 0) {
@@ -339,7 +340,7 @@ static void wakes_both(struct peer *p) {
     meet(p);
 }
 
-// One of two readers takes the bytes; the other one's read goes on.
+// One of two readers takes the bytes, and the other one's read continues.
 static void both_read(struct peer *p) {
     pid_t child = spawn();
     int got = 0, here;
@@ -373,7 +374,7 @@ static void child_shuts(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// Bytes that arrived before the fork are there for either.
+// Either process can read bytes that arrived before the fork.
 static void unread_bytes(struct peer *p) {
     send_pattern(p->fd, 0, 10000, 10000);
     await_bytes(p->fd, 10000);
@@ -389,7 +390,8 @@ static void unread_bytes(struct peer *p) {
     say("all there");
 }
 
-// More at a time than the library can tell apart: whichever process leaves, the stream goes on until the last.
+// More processes than the library can distinguish: whichever process ends, the stream stays open until the
+// last has.
 enum { HUNDRED = 100 };
 
 static void hundred(struct peer *p) {
@@ -399,7 +401,7 @@ static void hundred(struct peer *p) {
         MUST(pipe(gates[i]));
         if ((children[i] = spawn()) == 0) {
             char x;
-            // Ends as well if the parent fails.
+            // It ends too if the parent fails.
             for (int j = 0; j <= i; j++)
                 close(gates[j][1]);
             if (read(gates[i][0], &x, 1) == 1)
@@ -411,7 +413,7 @@ static void hundred(struct peer *p) {
     }
     converse_as(p->fd, false, 3, 'a');
     CALL(close(p->fd));
-    // Those at both ends first, those in between in the end.
+    // First those at both ends, then those in between.
     for (int i = 0; i < HUNDRED; i++) {
         int turn = i < 10 ? HUNDRED - 1 - i : i < 80 ? i - 10 : 169 - i;
         MUST(write(gates[turn][1], "x", 1));
@@ -431,7 +433,8 @@ static int threads_now(void) {
     if (!file || !fgets(line, sizeof line, file))
         die("cannot read /proc/self/stat");
     fclose(file);
-    // The name before may have blanks in it. The state is the third word, the count the twentieth.
+    // The name may contain blanks. The state is the third word, the number of threads the
+    // twentieth.
     char *word = strrchr(line, ')') + 2;
     for (int i = 3; i < 20; i++)
         word = strchr(word, ' ') + 1;
@@ -441,7 +444,7 @@ static int threads_now(void) {
 static void forks_alone(struct peer *p) {
     int alone = 0;
     for (int i = 0; i < 40; i++) {
-        // The library starts its thread again meanwhile, if there is one.
+        // The library restarts its thread meanwhile, if it had one.
         converse_as(p->fd, false, 5, 'a');
         usleep(i % 4 * 1000);
         pid_t child = spawn();
@@ -453,7 +456,7 @@ static void forks_alone(struct peer *p) {
         alone += threads_now() == 1;
         reap("child", child);
     }
-    // The library's thread may be at work just then.
+    // The library's thread may be busy at this moment.
     say("alone after %s forks", alone >= 30 ? "nearly all" : "too few");
     note("alone after %d", alone);
     CALL(close(p->fd));
