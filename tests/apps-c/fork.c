@@ -401,7 +401,7 @@ static void hundred(struct peer *p) {
         MUST(pipe(gates[i]));
         if ((children[i] = spawn()) == 0) {
             char x;
-            // It ends too if the parent fails.
+            // The read ends too if the parent fails.
             for (int j = 0; j <= i; j++)
                 close(gates[j][1]);
             if (read(gates[i][0], &x, 1) == 1)

@@ -18,7 +18,7 @@ struct record {
 static struct peer *now;
 static pid_t main_thread;
 static volatile bool storming;
-static volatile sig_atomic_t in_time; // signals that came while there was something to interrupt
+static volatile sig_atomic_t in_time; // signals that arrived while there was a call to interrupt
 
 // Sends SIGUSR1 to the main thread again and again.
 static void *storm(void *argument) {
@@ -52,7 +52,7 @@ static void end_storm(pthread_t thread) {
     signal(SIGUSR1, SIG_IGN);
 }
 
-// A record as one write; a handler may run before it, not in it.
+// Writes a record with one write. A handler may run before the write, but not during it.
 static void put_record(int fd, uint32_t kind, uint64_t number) {
     struct record one = {MARK, kind, number};
     ssize_t sent;
@@ -87,7 +87,7 @@ static bool get_record(int fd, struct record *one) {
     return true;
 }
 
-// --- handlers that write to what they interrupt
+// --- handlers that write to the interrupted stream
 
 static volatile uint64_t from_handler;
 static volatile bool failed;
@@ -149,7 +149,7 @@ static void on_single_write(int signal) {
     errno = before;
 }
 
-// Signals that come in a write, not beside it: the writer does nothing else.
+// Signals that arrive during a write. The writer does nothing else.
 static void writes_under(struct peer *p, void (*handler)(int)) {
     pthread_t thread = begin_storm(p, handler, SA_RESTART, 50000);
     for (uint64_t i = 0; i < FEW || from_handler + interrupted < OFTEN; i++)
@@ -186,7 +186,7 @@ static void takes_all(struct peer *p) {
     say("then %zd", got);
 }
 
-// --- handlers that look at what they interrupt
+// --- handlers that look at the interrupted stream
 
 static void on_look(int signal) {
     int before = errno;
@@ -220,7 +220,7 @@ static void reads_in_order(struct peer *p) {
     say("every look of a handler was answered: %s", failed ? "no" : "yes");
 }
 
-// --- handlers that read what they interrupt
+// --- handlers that read from the interrupted stream
 
 static unsigned char seen[2 * RECORDS];
 
@@ -246,7 +246,7 @@ static void on_read(int signal) {
     int before = errno;
     struct record one;
     (void)signal;
-    // Records come whole: so does what is there.
+    // Records arrive whole, so only whole records are there.
     ssize_t got = recv(now->fd, &one, sizeof one, MSG_DONTWAIT);
     if (got == sizeof one)
         take(&one);
@@ -290,7 +290,7 @@ static void writes_records(struct peer *p) {
     CALL(read(p->fd, &word, 1));
 }
 
-// --- a handler that closes what is just being used
+// --- a handler that closes the descriptor in use
 
 static volatile int other = -1;
 
@@ -318,7 +318,7 @@ static void closes_in_handler(struct peer *p) {
     end_storm(thread);
     MUST(shutdown(p->fd, SHUT_WR));
     tell(p, count);
-    // The last descriptor, closed by a handler in the middle of a wait that then goes on.
+    // A handler closes the last descriptor during a wait, which then continues.
     struct sigaction action = {.sa_handler = on_close};
     MUST(sigaction(SIGALRM, &action, NULL));
     other = p->fd;
@@ -342,7 +342,7 @@ static void counts_records(struct peer *p) {
     meet(p);
 }
 
-// --- a handler that is the first to use a connection, in the middle of malloc
+// --- a handler that is the first to use a connection, and interrupts malloc
 
 static volatile sig_atomic_t answered;
 
@@ -474,7 +474,8 @@ __attribute__((noinline)) static int polls_deep(struct pollfd *one) {
 
 extern void __longjmp_chk(jmp_buf, int);
 
-// Each function that jumps, out of calls that are made from deep on the stack: each call begins as in no handler.
+// Each function jumps out of calls that are made from deep on the stack. Each call must work as outside of
+// handlers.
 static void jumps_out_of_deep_calls(struct peer *p) {
     static struct record one;
     static void (*const all[])(jmp_buf, int) = {longjmp, _longjmp, siglongjmp, __longjmp_chk};
@@ -503,7 +504,7 @@ static void jumps_out_of_deep_calls(struct peer *p) {
     say("left by jumps: %d", jumps > 0);
 }
 
-// Records that a call had taken when it was left are gone, as over the kernel; the others are in order.
+// Records that an abandoned call had taken are lost, as over the kernel. The others are in order.
 static void jumps_out_of_reads(struct peer *p) {
     static struct record one;
     static volatile uint64_t last;
@@ -587,7 +588,7 @@ static void cancels_readers(struct peer *p) {
     }
     say("%d cancelled", done);
     tell(p, 0);
-    // The rest, to its mark.
+    // Reads the rest up to its mark.
     static char bytes[65536];
     bool over = false;
     while (!over) {

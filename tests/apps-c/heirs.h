@@ -1,5 +1,5 @@
-// Programs that become themselves again, as `--heir NUMBER WHAT DIR`: the heir inherits the connection under test, under
-// that number.
+// Programs that execute themselves again, as `--heir NUMBER WHAT DIR`. The heir inherits the connection under test
+// with that number.
 #ifndef SOVIA_TESTS_HEIRS_H
 #define SOVIA_TESTS_HEIRS_H
 
@@ -7,7 +7,7 @@
 
 enum { ROUNDS = 300 };
 
-// Until it is clear whether the two ends meet, and for a while after that.
+// Talks until both ends know whether they meet, and for a while after that.
 static void talk(int fd, bool server) {
     warm_until_met(fd, server);
     converse(fd, server, ROUNDS);
@@ -28,7 +28,8 @@ static void becomes(struct peer *p, int fd, const char *what) {
     die("exec: %s", strerrorname_np(errno));
 }
 
-// A child that becomes an heir, with the connection under the numbers from `first` to `last` and no other.
+// Forks a child that becomes an heir. It has the connection under the numbers from `first` to `last`, and
+// no other descriptor.
 static pid_t start_heir(struct peer *p, const char *what, int first, int last) {
     pid_t child = MUST(fork());
     if (child)

@@ -23,7 +23,7 @@ static void make_file(const char *dir, const char *name) {
     close(MUST(open(path, O_CREAT | O_WRONLY, 0600)));
 }
 
-// Without the library: a child keeps the connection, and writes at the end.
+// Without the library, a child keeps the connection, and writes at the end.
 static void keeps_it_and_becomes_a_server(struct peer *p, int fd) {
     if (MUST(fork()) == 0) {
         await_file(p->dir, "over");
@@ -88,7 +88,7 @@ static int is_heir(char **argv) {
     return 0;
 }
 
-// --- a relative of the heir's that is none any more, and writes at the end
+// --- a process that has left the heir's family, and writes at the end
 
 static void leaves_by_rights(void) { MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)); }
 
@@ -155,7 +155,7 @@ static void talks_long(struct peer *p) {
     CALL(recv(p->fd, number, 1, 0));
 }
 
-// --- an epoll instance that the heir inherits with it
+// --- an epoll instance that the heir inherits too
 
 static void is_in_a_set(struct peer *p) {
     int set = MUST(epoll_create1(0));
@@ -171,7 +171,7 @@ static void is_in_a_set(struct peer *p) {
     reap("server", server);
 }
 
-// --- a program in between that does not get the library
+// --- a program in between that does not load the library
 
 static void passes_it_by(struct peer *p, const char *preloaded) {
     const char *library = getenv("LD_PRELOAD");
@@ -180,7 +180,7 @@ static void passes_it_by(struct peer *p, const char *preloaded) {
     close(p->fd);
     if (preloaded && library) {
         setenv("LD_PRELOAD", preloaded, 1);
-        // The loader complains of it.
+        // The dynamic linker complains about it.
         MUST(dup2(MUST(open("/dev/null", O_WRONLY)), 2));
         becomes(p, FIRST, "between");
     }
@@ -198,7 +198,7 @@ static void by_a_system_call(struct peer *p) { passes_it_by(p, NULL); }
 
 static void by_another_library(struct peer *p) { passes_it_by(p, "/nowhere/libsovia_preload.so"); }
 
-// --- a child on the memory of the process that becomes the heir, with descriptors of its own
+// --- a child that shares memory with the future heir, but has its own descriptors
 
 static int child_fd;
 static const char *child_dir;
@@ -225,7 +225,7 @@ static void has_a_child_on_its_memory(struct peer *p) {
     reap("server", middle);
 }
 
-// --- what the parent asks of the kernel when the heir has begun
+// --- the parent's queries to the kernel when the heir has begun
 
 static void asks_for_signals(struct peer *p) {
     pid_t server = serve(p, "signals");
@@ -259,7 +259,7 @@ static void talks_around_an_urgent_byte(struct peer *p) {
     CALL(recv(p->fd, number, 1, 0));
 }
 
-// --- a process that fails to become a program, again and again, while its parent forks
+// --- a process that repeatedly fails to execute a program while its parent forks
 
 static void fails_while_its_parent_forks(struct peer *p) {
     MUST(fcntl(p->fd, F_SETFD, FD_CLOEXEC));

@@ -1,4 +1,4 @@
-// A process that waits costs nothing; a process that changes its identity goes on.
+// A waiting process uses no processor time. A process that changes its identity continues.
 #include "common.h"
 #include <grp.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ static void speaks_each_second(struct peer *p) {
         say_cost("asleep", before);
         send_all(p->fd, "tick", 4);
     }
-    // Room for no more: the writer waits for the reader.
+    // There is no room for more: the writer waits for the reader.
     set_nonblocking(p->fd, true);
     while (send(p->fd, buffer, sizeof buffer, 0) > 0)
         ;
@@ -74,7 +74,7 @@ static void stays(struct peer *p) {
     say_alive(fd, true, "another stream");
 }
 
-// Daemons give their rights away once they have what they need.
+// Daemons drop privileges once they have what they need.
 static void drops_rights(struct peer *p) {
     say_alive(p->fd, p->server, "before");
     if (geteuid() == 0) {

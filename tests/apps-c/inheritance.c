@@ -1,11 +1,12 @@
-// A program that inherits a connection, as a server under inetd does, and the other processes that have it.
+// A program that inherits a connection, like a server under inetd, and other processes with that
+// connection.
 #include "heirs.h"
 #include <spawn.h>
 
 extern char **environ;
 enum { GREETING = 8, EARLY = 12, READ_EARLY = 5, MARKS = 50, MARK = 9 };
 
-// Until the two ends have their VI, perhaps once more, and for a while after that.
+// Talks until the two ends have their VI, perhaps once more, and for a while after that.
 static void talk_on_vi(int fd, bool server) {
     warm_until_on_vi(fd, server);
     converse(fd, server, ROUNDS);
@@ -62,7 +63,7 @@ static int is_heir(char **argv) {
     return 0;
 }
 
-// --- what inetd does
+// --- steps of inetd
 
 static pid_t serve(struct peer *p, const char *what) { return start_heir(p, what, 0, 1); }
 
@@ -77,7 +78,7 @@ static void talks(struct peer *p) {
     CALL(recv(p->fd, number, 1, 0));
 }
 
-// The parent has its copy for as long as the client says.
+// The parent keeps its copy for as long as the client says.
 static void lets_go_later(struct peer *p) {
     pid_t child = serve(p, "first");
     hear(p);
@@ -91,7 +92,7 @@ static void talks_then_has_it_let_go(struct peer *p) {
     talks(p);
 }
 
-// The parent goes on where its child has ended.
+// The parent continues where its child has ended.
 static void keeps_its_copy(struct peer *p) {
     pid_t child = serve(p, "server");
     reap("server", child);
@@ -127,7 +128,8 @@ static void counts_both(struct peer *p) {
     CALL(recv(p->fd, number, 1, 0));
 }
 
-// Two programs get it: the second one when the first has begun to answer, and answers when that has ended.
+// Two programs inherit it. The second one starts when the first has begun to answer, and answers when the
+// first has ended.
 static void two_heirs(struct peer *p) {
     int go[2], runs[2];
     MUST(pipe(go));
@@ -202,7 +204,7 @@ static void talks_to_three_on_vi(struct peer *p) {
     CALL(recv(p->fd, number, 1, 0));
 }
 
-// The parent, which was on the VI, waits for what its child becomes and becomes again.
+// The parent, which was on the VI, waits for its child's program, and then executes another one.
 static void a_child_becomes_it_on_vi(struct peer *p) {
     talk_on_vi(p->fd, true);
     pid_t child = serve(p, "again");
@@ -257,7 +259,7 @@ static void spawns(struct peer *p) {
     reap("server", child);
 }
 
-// A shell without the library has it in between, and keeps a copy in a process of its own, which answers at the end.
+// A shell without the library has it in between. A process of the shell keeps a copy, and answers at the end.
 static void goes_through_a_shell(struct peer *p) {
     const char *library = getenv("LD_PRELOAD");
     setenv("LIBRARY", library ? library : "", 1);
@@ -284,7 +286,7 @@ static void waits_for_a_late_word(struct peer *p) {
     CALL(recv(p->fd, number, 1, 0));
 }
 
-// Another process has got it before, in a message.
+// Another process has received it before, in a message.
 static void gives_it_away_before(struct peer *p) {
     int channel[2], go[2];
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, channel));
@@ -307,7 +309,7 @@ static void gives_it_away_before(struct peer *p) {
     reap("second", other);
 }
 
-// Lines, as a server under inetd has them of stdio.
+// Lines through stdio, as in a server under inetd.
 static void serves_lines(struct peer *p) {
     pid_t child = serve(p, "lines");
     close(p->fd);

@@ -1,4 +1,4 @@
-// Programs that take over streams from the process that executes them, at moments and in ways that are rare.
+// Programs that take over streams from the process that executes them, at rare moments and in rare ways.
 #include "common.h"
 #include <dirent.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@ static char number[16], turn[16];
 
 // --- the program
 
-// Answers letters from turn `from` on. Turn n has the letters n to n + 63.
+// Answers requests from turn `from` on. Turn n has the letters n to n + 63.
 static void answers_letters(int fd, int from) {
     char letters[LETTERS];
     for (int n = from; n < TURNS; n++) {
@@ -23,7 +23,7 @@ static void answers_letters(int fd, int from) {
     }
 }
 
-// How many descriptors of the library this program has got.
+// Returns the number of the library's descriptors that this program has inherited.
 static int counts_descriptors(void) {
     int found = 0;
     DIR *folder = opendir("/proc/self/fd");

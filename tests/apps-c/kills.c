@@ -29,7 +29,7 @@ struct stream {
     int64_t ended_at;
 };
 
-// --- the doomed: sends on every other stream, and reads the rest
+// --- the victim: sends on every other stream, and reads the rest
 
 static void *lives(void *argument) {
     struct stream *s = argument;
@@ -48,7 +48,7 @@ static void *lives(void *argument) {
     }
 }
 
-// --- the survivor: the other way round
+// --- the survivor: does the opposite
 
 static void *survives(void *argument) {
     struct stream *s = argument;
@@ -85,7 +85,7 @@ static void open_all(struct peer *p, struct stream *streams, int listener) {
     }
 }
 
-// One life after the other, each ended from outside at some moment.
+// One process after the other, each killed at some moment.
 static void killer(struct peer *p, int listener) {
     struct board *told = board(p);
     for (int round = 0; round < ROUNDS; round++) {
@@ -142,7 +142,7 @@ static void dies_connecting(struct peer *p) { killer(p, -1); }
 static void outlives_acceptor(struct peer *p) { survivor(p, -1); }
 static void outlives_connector(struct peer *p) { survivor(p, listen_on(p, AF_INET, "doom")); }
 
-// --- relatives with one connection, one of which stops or ends inside the library
+// --- forked relatives with one connection, one of which stops or ends inside the library
 
 enum { LIVES = 25, BLOCK = 60000, BLOCKS = 40 };
 
@@ -156,8 +156,8 @@ static void stop_and_kill(pid_t child, int round) {
 
 static char block[BLOCK];
 
-// The dead are not waited for before the end: a thread that waits for their lock
-// must see by itself that they are dead.
+// Dead processes are reaped only at the end, so a thread that waits for their lock must find out by
+// itself that they are dead.
 static void sends_beside_the_dead(struct peer *p) {
     pid_t children[LIVES];
     for (int round = 0; round < LIVES; round++) {
@@ -188,8 +188,8 @@ static void counts_the_living(struct peer *p) {
         (long)LIVES * BLOCKS * BLOCK, strange, got);
 }
 
-// Records that can be told apart wherever a stream is cut: a mark, and the number
-// in seven digits that are none.
+// Records that can be found wherever a stream is cut: a mark that is no digit, and a number in
+// seven digits.
 enum { RECORDS = 400000, RECORD = 8, MARK = 255 };
 
 static void encode(uint8_t *out, uint64_t number) {
@@ -218,8 +218,8 @@ static void sends_records(struct peer *p) {
     CALL(recv(p->fd, block, 1, 0));
 }
 
-// Reads some records: between two reads a relative may have read, within one
-// nothing is missing. False at the end.
+// Reads some records. A relative may have read between two reads, but within one read nothing is
+// missing. Returns false at the end.
 static bool records(int fd, uint64_t *last) {
     static uint8_t in[4096];
     ssize_t got = recv(fd, in, 1 + *last * 31 % sizeof in, 0), whole = -1;
@@ -262,7 +262,7 @@ static void reads_beside_the_dead(struct peer *p) {
         MUST(waitpid(children[round], NULL, 0));
 }
 
-// Killed over long copies, while as much lies unread as there may be.
+// The process is killed during long copies, while as many bytes are unread as possible.
 enum { COPIES = 300 };
 
 static void sends_until_refused(struct peer *p) {

@@ -1,4 +1,4 @@
-// The two ends are on their way to a VI, and one of them stands still for a while between two calls.
+// Two ends are moving to a VI, and one of them pauses for a while between two calls.
 #include "common.h"
 #include <pthread.h>
 
@@ -20,7 +20,7 @@ static void receive_some(int fd, int times) {
 
 enum { FLOOD = 64, STEPS = 30 };
 
-// A process of its own for each connection: two that have met once meet in another way.
+// A new process for each connection, because two processes that have met once meet in another way.
 static void in_a_child(void (*does)(struct peer *, int), struct peer *p, int step) {
     pid_t child = MUST(fork());
     if (child == 0) {
@@ -32,7 +32,7 @@ static void in_a_child(void (*does)(struct peer *, int), struct peer *p, int ste
     say_status("a child", status);
 }
 
-// The acceptor stands still after so many of its calls, and the connector sends as often as it waits for an answer, and more.
+// The acceptor pauses after this many of its calls. The connector sends as often as it waits for an answer, and more.
 static void stands_still(struct peer *p, int step) {
     int fd = accept_one(p->listener);
     for (int i = 0; i < step; i++) {
@@ -71,8 +71,8 @@ static void client_sends_on(struct peer *p) {
         in_a_child(sends_on, p, step);
 }
 
-// A thread waits on a connection that has only just got its VI, and another one closes the descriptor. The peer then
-// resets the connection, which only TCP shows.
+// A thread waits on a connection that has just got its VI, and another thread closes the descriptor. Then the peer
+// resets the connection, which only TCP reports.
 enum { YOUNG = 60 };
 
 static void *awaits_a_reset(void *fd) {

@@ -1,4 +1,4 @@
-// Threads that leave before their process does.
+// Threads that end before their process does.
 #include "common.h"
 #include <sys/syscall.h>
 
@@ -42,7 +42,7 @@ static void second_thread(struct peer *p) {
         die("no thread");
 }
 
-// The process ends with its last thread, and its connection with it.
+// The process ends with its last thread, and so does its connection.
 static void main_leaves_by_a_system_call(struct peer *p) {
     second_thread(p);
     syscall(SYS_exit, 0);
@@ -110,7 +110,7 @@ static void the_only_thread_leaves(struct peer *p) {
     syscall(SYS_exit, 0);
 }
 
-// And how it ends is the system's to say: SIGTERM finds no process any more.
+// The exit status is not defined: SIGTERM may find no process any more.
 static bool ends_within(pid_t child, int milliseconds, int *status) {
     for (int64_t start = now_ms(); now_ms() - start < milliseconds; nap(5))
         if (MUST(waitpid(child, status, WNOHANG)) == child)
@@ -147,7 +147,7 @@ static void serves_one(struct peer *p) {
     answers(p);
 }
 
-// No connection is left, and the library's thread may still be there.
+// No connection is left, and the library's thread may still run.
 static void leaves_after_its_connection(struct peer *p) {
     converse(p->fd, 20, 'a');
     close(p->fd);
@@ -155,7 +155,7 @@ static void leaves_after_its_connection(struct peer *p) {
     syscall(SYS_exit, 0);
 }
 
-// The library's thread ends when there is nothing to watch, and is there again when there is.
+// The library's thread ends when there is nothing to watch, and is restarted when there is.
 static void comes_back(struct peer *p) {
     for (int i = 0; i < 3; i++) {
         int fd = connect_to(p, AF_INET, "again");
@@ -182,8 +182,8 @@ static void serves_again(struct peer *p) {
     answers(p);
 }
 
-// A thread has the kernel take a connection over while another one closes it. The next connection
-// is in its place, and nothing of that may touch it.
+// One thread makes the kernel take over a connection while another thread closes it. The next
+// connection gets the same slot, and must not be affected.
 enum { ROUNDS = 150 };
 static pthread_barrier_t both;
 static volatile int handed_over;

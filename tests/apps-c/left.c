@@ -104,7 +104,7 @@ static void throws_on_an_alternate_stack(struct peer *p) {
     throws_for(p, "fault", faults, SIGSEGV);
     handles(SIGUSR1, throws, SA_ONSTACK);
     throws_for(p, "signal", raises, SIGUSR1);
-    // The next one is on the thread's own.
+    // The next handler runs on the thread's own stack.
     handles(SIGUSR1, throws, 0);
     throws_for(p, "after that", raises, SIGUSR1);
     ends(p);
@@ -172,7 +172,7 @@ static void accepts(struct peer *p, int fd) {
     accept(fd, NULL, NULL);
 }
 
-// To a listener that has no room: it does not answer.
+// Connects to a listener without room, which does not answer.
 static void is_not_accepted(struct peer *p, int fd) {
     (void)fd;
     connect_to(p, AF_INET, "full");
@@ -299,7 +299,7 @@ static void sets_context(int signal) {
     setcontext(&back);
 }
 
-// By what the kernel has interrupted.
+// Leaves through the context that the kernel has passed to the handler.
 static void sets_its_own(int signal, siginfo_t *info, void *context) {
     (void)signal;
     (void)info;
@@ -354,10 +354,10 @@ static void contexts_are_switched(struct peer *p) {
         raise(SIGUSR1);
         is_outside(p, "switched");
     }
-    // Without any handler, too.
+    // Swaps contexts outside of any handler, too.
     swapcontext(&back, &coroutine);
     is_outside(p, "switched outside");
-    // An end of the connection, which the other one has to see.
+    // Closes one end of the connection, which the other end must see.
     MUST(shutdown(p->fd, SHUT_WR));
     ends(p);
 }

@@ -1,6 +1,6 @@
-// Programs that have just what they need: few descriptors, little address space,
-// no large files, no /proc. And more connections than a segment has VIs, and more
-// processes than one can be paired with.
+// Programs with just the resources that they need: few descriptors, little address space, no large
+// files, no /proc. Also more connections than a segment has VIs, and more processes than one
+// process can share segments with.
 #include "common.h"
 #include <dirent.h>
 #include <sched.h>
@@ -10,8 +10,8 @@
 
 enum { MESSAGE = 3000, ROUNDS = 12 };
 
-// --- a server of one thread, whose needs are its own: a descriptor for each
-// connection, one for the set, one for the listener
+// --- a server with one thread. It needs a descriptor for each connection, one for the epoll
+// instance, and one for the listener
 
 static void serve(int listener, int connections) {
     struct epoll_event event = {.events = EPOLLIN}, events[64];
@@ -78,7 +78,7 @@ static void limit(int resource, rlim_t value) {
     MUST(setrlimit(resource, &limits));
 }
 
-// Starts the program again under limits, unless that has been done.
+// Starts the program again under limits, unless it runs under them already.
 static void again_under(struct peer *p, int resource, rlim_t value) {
     if (getenv("SOVIA_TESTS_LIMITED"))
         return;
@@ -121,15 +121,15 @@ UNDER(file_size, RLIMIT_FSIZE, 1 << 20)
 UNDER(locked_memory, RLIMIT_MEMLOCK, 0)
 UNDER(processes, RLIMIT_NPROC, 1)
 
-// --- descriptors: the program's own add up to exactly its limit
+// --- descriptors: those of the program add up to exactly its limit
 
 enum { OWN = 60, SIDE_CHANNEL = 256 };
 
-// The side channel and the transcript lie above 200; they stay.
+// The side channel and the transcript have numbers above 200, and stay.
 static void only_so_many(int count) {
     struct rlimit limits;
     MUST(getrlimit(RLIMIT_NOFILE, &limits));
-    // Takes every number that the connections are not to have.
+    // Uses every number that the connections must not get.
     int highest = SIDE_CHANNEL;
     limits.rlim_cur = limits.rlim_max = highest;
     MUST(setrlimit(RLIMIT_NOFILE, &limits));
@@ -145,7 +145,7 @@ static void only_so_many(int count) {
 
 static void server_descriptors(struct peer *p) {
     int listener = listen_on(p, AF_INET, "port");
-    // One for the set.
+    // One more for the epoll instance.
     only_so_many(OWN + 1);
     serve(listener, OWN);
     say("%d connections served", OWN);
@@ -154,7 +154,7 @@ static void server_descriptors(struct peer *p) {
 static void client_descriptors(struct peer *p) {
     int fds[OWN];
     port_of(p, "port");
-    // One for the file with the port.
+    // One more for the file with the port.
     only_so_many(OWN + 1);
     connect_all(p, fds, OWN);
     converse(fds, OWN);
@@ -162,7 +162,7 @@ static void client_descriptors(struct peer *p) {
     say("%d connections carried everything", OWN);
 }
 
-// The limit is reached on the way, with connections that are at every stage.
+// Connections are in different states when the limit is reached.
 static void client_descriptors_one_by_one(struct peer *p) {
     int fds[OWN];
     port_of(p, "port");
@@ -175,7 +175,7 @@ static void client_descriptors_one_by_one(struct peer *p) {
     say("%d connections carried everything", OWN);
 }
 
-// All that the limit allows: most connections are warm before the last of them is opened.
+// Opens as many as the limit allows: most connections are warm before the last one is opened.
 enum { ALL = 100 };
 
 static int free_numbers(void) {
@@ -197,7 +197,7 @@ static void server_every_descriptor(struct peer *p) {
 static void client_every_descriptor(struct peer *p) {
     struct rlimit limits = {ALL, ALL};
     int fds[ALL], count = 0, port = port_of(p, "port");
-    // The side channel and the transcript lie above and stay.
+    // The side channel and the transcript have higher numbers, and stay.
     MUST(setrlimit(RLIMIT_NOFILE, &limits));
     int expected = free_numbers();
     tell(p, expected);
@@ -217,9 +217,9 @@ static void client_every_descriptor(struct peer *p) {
     close_all(fds, count);
 }
 
-// --- a forked child in which no thread can be started, and no descriptor made
+// --- a forked child in which no thread can be started, and no descriptor be made
 
-// Rounds after which two processes that have not met before have done so.
+// Rounds after which two processes have met for the first time.
 enum { RECEIVES, POLLS, WAITS, LOOKS, WAYS, LONG = 200 };
 
 static void server_child_without_a_thread(struct peer *p) {
@@ -233,7 +233,7 @@ static void server_child_without_a_thread(struct peer *p) {
             send_all(fd, buffer, size);
         }
         hear(p);
-        // The child is asleep by then.
+        // The child sleeps by then.
         usleep(100000);
         struct linger reset = {1, 0};
         MUST(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
@@ -248,7 +248,7 @@ static int end_of(struct peer *p, int fd, int way) {
     struct pollfd poll_for = {fd, POLLIN, 0};
     int set = MUST(epoll_create1(0));
     char byte;
-    // Before any call about the connection, in which a thread would be started.
+    // Before any call about the connection, which would start a thread.
     only_so_many(0);
     tell(p, way);
     if (way == POLLS)
@@ -343,7 +343,7 @@ static void client_many_for_long(struct peer *p) {
     say("%d connections carried everything", MANY);
 }
 
-// --- threads with as little stack as there may be: connecting, meeting and moving bytes
+// --- threads with the smallest stacks: connecting, meeting and moving bytes
 
 enum { SMALLEST = 16384 };
 
@@ -367,7 +367,7 @@ static void server_small_stack(struct peer *p) {
 static void client_small_stack(struct peer *p) {
     pthread_attr_t attributes;
     pthread_t thread;
-    // Below it nothing is mapped.
+    // The page below it is not mapped.
     char *memory = mmap(NULL, 16 * SMALLEST, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *stack = memory + 15 * SMALLEST;
     MUST(mprotect(stack, SMALLEST, PROT_READ | PROT_WRITE));
@@ -379,7 +379,7 @@ static void client_small_stack(struct peer *p) {
     say("%d connections carried everything", FEW);
 }
 
-// --- handlers on an alternate stack that is as small as a program may well have it
+// --- handlers on an alternate stack as small as in real programs
 
 enum { ALTERNATE = 8192, SIGNALS = 200 };
 static int handlers_fd;
@@ -403,7 +403,7 @@ static void server_small_alternate_stack(struct peer *p) {
 }
 
 static void client_small_alternate_stack(struct peer *p) {
-    // Below it nothing is mapped.
+    // The page below it is not mapped.
     char *memory = mmap(NULL, 16 * ALTERNATE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_t stack = {.ss_sp = memory + 15 * ALTERNATE, .ss_size = ALTERNATE};
     MUST(mprotect(stack.ss_sp, ALTERNATE, PROT_READ | PROT_WRITE));
@@ -418,7 +418,7 @@ static void client_small_alternate_stack(struct peer *p) {
     close(handlers_fd);
 }
 
-// --- address space: what is shared has much of it, and must not count
+// --- address space: shared memory takes much of it, and must not count
 
 static void *does_nothing(void *argument) { return argument; }
 
@@ -450,7 +450,7 @@ static void client_limited_meanwhile(struct peer *p) {
     close_all(fds, FEW);
 }
 
-// --- locked memory: what is shared is sparse, and must not be filled
+// --- locked memory: shared memory is sparse, and must not be filled
 
 static long resident_kb(void);
 
@@ -462,14 +462,14 @@ static void say_size(const char *when) {
         say("%s: %ld MB", when, mb);
 }
 
-// Before there is a segment.
+// Before a segment exists.
 static void server_locks_all(struct peer *p) {
     CALL(mlockall(MCL_CURRENT | MCL_FUTURE));
     plain_server(p);
     say_size("at the end");
 }
 
-// After it has been mapped.
+// After a segment has been mapped.
 static void client_locks_all(struct peer *p) {
     int fds[FEW];
     connect_all(p, fds, FEW);

@@ -1,4 +1,4 @@
-// One call that sends many megabytes, from the connection's first byte on: its ends have not met when it begins.
+// One call that sends many megabytes from the connection's first byte on. Its ends have not met when it begins.
 #include "common.h"
 
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ static char *pattern(void) {
     return all;
 }
 
-// Reads to the end; says how much came.
+// Reads to the end, and prints the number of bytes.
 static void reads_all(struct peer *p) {
     static char buffer[PIECE];
     uint64_t total = 0;
@@ -59,7 +59,8 @@ static void in_one_fwrite(struct peer *p) {
     CALL(fclose(out));
 }
 
-// How much is sent before something ends the call depends on the sizes of buffers: it is some, and what is read.
+// The sizes of buffers decide how much is sent before the call ends. Something must be sent, and all of it be
+// received.
 static void say_part(struct peer *p, ssize_t sent) {
     say("a part was sent: %s", sent > 0 && sent < TOTAL ? "yes" : "NO");
     MUST(shutdown(p->fd, SHUT_WR));
@@ -73,7 +74,7 @@ static void until_a_signal(struct peer *p, int flags) {
     struct sigaction action = {.sa_handler = handled, .sa_flags = flags};
     MUST(sigaction(SIGALRM, &action, NULL));
     char *all = pattern();
-    // Again and again: the first one may come before the call.
+    // Repeat the signal, because the first one may come before the call.
     ualarm(300000, 300000);
     ssize_t sent = write(p->fd, all, TOTAL);
     ualarm(0, 0);
@@ -136,7 +137,7 @@ static void to_a_peer_that_leaves(struct peer *p) {
 static void leaves(struct peer *p) {
     static char buffer[1 << 20];
     recv_all(p->fd, buffer, sizeof buffer);
-    // With nothing unread it would be an end first, and a reset later: EPIPE.
+    // With no unread bytes, the peer's close would be an end first, and a reset later: EPIPE.
     await_bytes(p->fd, 1);
     MUST(close(p->fd));
 }
@@ -145,7 +146,7 @@ static void *closes(void *argument) {
     struct peer *p = argument;
     nap(100);
     MUST(close(p->fd));
-    // Another file gets the number: one that can always be written, or never.
+    // Another file gets the number: one that can always be written, or one that never can.
     int ends[2];
     bool taken = !strcmp(p->name, "a_long_write_whose_number_is_closed") ? open("/dev/null", O_RDWR) == p->fd
                : !strcmp(p->name, "a_long_write_whose_number_is_a_pipes") ? pipe(ends) == 0 && ends[0] == p->fd

@@ -58,7 +58,7 @@ static ssize_t plain_send(int fd, const void *bytes, size_t count) { return writ
 static ssize_t plain_recv(int fd, void *bytes, size_t count) { return read(fd, bytes, count); }
 static const struct calls plain = {plain_send, plain_recv, poll, close};
 
-// One end does everything with the functions that it has found, the other one with its own, in turns.
+// One end uses the functions that it has found, and the other one its own, in turns.
 static void converse(struct peer *p, struct calls calls) {
     warm(p->fd, p->server);
     char bytes[100];

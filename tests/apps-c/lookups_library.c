@@ -1,5 +1,5 @@
-// A library that `lookups` opens. Its calls of libc's functions are bound by their names, and one by an
-// address in its data.
+// A library that `lookups` opens. It binds libc's functions by their names, and one by an address in
+// its data.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@ static int fds[CONNECTIONS];
 static size_t sent[CONNECTIONS];
 static char buffer[PIECE], expected[PIECE];
 
-// Resident memory in KiB.
+// Returns the resident memory in KiB.
 static long resident(void) {
     char line[200];
     long pages = 0;
@@ -37,7 +37,7 @@ static void write_until_full(int i) {
     }
 }
 
-// The number of bytes that a connection has carried goes over the side channel.
+// Receives the number of bytes that a connection has carried over the side channel.
 static void write_to_all(struct peer *p) {
     for (int i = 0; i < CONNECTIONS; i++) {
         fds[i] = connect_to(p, AF_INET, "port");
@@ -55,7 +55,7 @@ static void writer_closes(struct peer *p) {
     hear(p);
     for (int i = 0; i < CONNECTIONS; i++)
         close(fds[i]);
-    // Until both are small: the watchdog ends what never is.
+    // Repeat until both are small; otherwise the watchdog ends the test.
     while (hear(p))
         tell(p, resident());
 }
@@ -141,7 +141,7 @@ static void reader_stays(struct peer *p) {
     say("and again");
 }
 
-// --- a limit: the writer is told to wait while it uses little, and everything arrives
+// --- a limit: the writer must wait while it uses little memory, and everything arrives
 
 static void writer_is_limited(struct peer *p) {
     write_to_all(p);
@@ -152,7 +152,7 @@ static void writer_is_limited(struct peer *p) {
     long now = resident();
     note("%zu bytes accepted, %ld KiB resident", all, now);
     say("bounded: %s", now < most ? "yes" : "no");
-    // The rest, as the reader takes it.
+    // Send the rest as the reader takes it.
     int left = CONNECTIONS;
     hear(p);
     while (left > 0) {
@@ -182,7 +182,7 @@ static void reader_takes_all(struct peer *p) {
     say("everything came");
 }
 
-// --- children that end with unread bytes: what they have used is there for others again
+// --- children that end with unread bytes: their memory is free for others again
 
 static void childrens_writer(struct peer *p) {
     port_of(p, "port");

@@ -70,7 +70,7 @@ static void gives_on(int from, int to) {
 
 static void gives_back(int channel) { gives_on(channel, channel); }
 
-// Half of it, and then the other one.
+// Reads half of it, and then the other half.
 static void serves_half(int channel) {
     int fd = take_over(channel, 0);
     talk(fd, true, ROUNDS / 2);
@@ -89,7 +89,7 @@ struct worker {
     int channel;
 };
 
-// A program of its own, with the channel as its standard input.
+// Runs a separate program, with the channel as its standard input.
 static struct worker execute(struct peer *p, char *work) {
     int pair[2];
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
@@ -141,7 +141,7 @@ static int worker(char **argv) {
 
 // --- the process that accepts, and sends
 
-// Workers are there before.
+// The workers start before the connections.
 static void accepts(struct peer *p) { p->fd = accept_one(listen_on(p, AF_INET, "new")); }
 
 static void send_and_close(struct peer *p, struct worker w) {
@@ -197,7 +197,7 @@ static void to_one_that_is_late(struct peer *p) {
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
     accepts(p);
     hand_over(pair[0], p->fd);
-    // The message alone holds it.
+    // Only the message holds it.
     MUST(close(p->fd));
     for (int i = 0; i < 5; i++)
         MUST(close(MUST(socket(AF_INET, SOCK_STREAM, 0))));
@@ -241,7 +241,7 @@ static void talks_on_many(struct peer *p) {
     }
 }
 
-// --- where it is not the receiver's alone
+// --- streams that other processes hold too
 
 static void its_sender_goes_on(struct peer *p) {
     struct worker w = execute(p, "half");
@@ -280,7 +280,7 @@ static void a_worker_gives_it_back(struct peer *p) {
 static void a_worker_gives_it_on(struct peer *p) {
     struct worker second = execute(p, "half");
     char byte;
-    // The first one has an end of the channel to the second one.
+    // The first worker has an end of the channel to the second one.
     MUST(dup2(second.channel, 1000));
     struct worker first = execute(p, "gives on");
     accepts(p);
@@ -323,7 +323,7 @@ static void it_goes_on_to_another(struct peer *p) {
     MUST(close(p->fd));
     char byte;
     recv_all(first.channel, &byte, 1);
-    // The first worker has gone.
+    // The first worker has ended.
     reap("the first", first.id);
     say("%s", "the stream has ended");
 }
@@ -335,7 +335,7 @@ static void talks_to_half(struct peer *p) {
     CALL(recv(p->fd, &byte, 1, 0));
 }
 
-// A message that cannot be sent is no message.
+// A message that cannot be sent passes no descriptor.
 static void it_is_not_sent_at_first(struct peer *p) {
     struct worker w = execute(p, "serves");
     accepts(p);
@@ -347,7 +347,7 @@ static void it_is_not_sent_at_first(struct peer *p) {
     *header = (struct cmsghdr){
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof p->fd)};
     memcpy(CMSG_DATA(header), &p->fd, sizeof p->fd);
-    // Which is connected to none.
+    // This socket has no peer.
     int nowhere = MUST(socket(AF_UNIX, SOCK_DGRAM, 0));
     CALL(sendmsg(nowhere, &message, 0));
     hand_over(w.channel, p->fd);

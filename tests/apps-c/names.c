@@ -25,7 +25,7 @@ static void *named(const char *name) {
 
 static char text[64];
 
-// --- calls that receive: a word for each, the peer's
+// --- calls that receive: a word of the peer for each call
 
 static ssize_t by_read(const char *name, int fd) { return NAMED(name, ssize_t, int, void *, size_t)(fd, text, 8); }
 static ssize_t by_read_chk(const char *name, int fd) {
@@ -66,7 +66,7 @@ static const struct way receives[] = {
     {"__read", by_read},           {"__read_nocancel", by_read}, {"__read_chk", by_read_chk},
     {"__recv", by_recv},           {"__recv_chk", by_recv_chk},  {"recvfrom", by_recvfrom},
     {"__recvfrom_chk", by_recvfrom_chk}, {"preadv2", by_preadv2}, {"preadv64v2", by_preadv2},
-    // Back to TCP from here on.
+    // From here on the connection is on TCP.
     {"aio_read64", by_aio_read},     {"eventfd_read", by_eventfd_read},
 };
 
@@ -90,7 +90,7 @@ static void receives_by_each(struct peer *p) {
     }
 }
 
-// --- calls that send: a line for each
+// --- calls that send: a line for each call
 
 static ssize_t by_write(const char *name, int fd) { return NAMED(name, ssize_t, int, const void *, size_t)(fd, "a word\n", 7); }
 static ssize_t by_send(const char *name, int fd) { return NAMED(name, ssize_t, int, const void *, size_t, int)(fd, "a word\n", 7, 0); }
@@ -139,7 +139,7 @@ static ssize_t by_eventfd_write(const char *name, int fd) {
     memcpy(&word, "8 bytes\n", 8);
     return NAMED(name, int, int, uint64_t)(fd, word);
 }
-// A line that no two runs have in common.
+// A line that differs in each run.
 static ssize_t by_backtrace(const char *name, int fd) {
     void *here = NULL;
     NAMED(name, void, void *const *, int, int)(&here, 1, fd);
@@ -150,7 +150,7 @@ static const struct way sends[] = {
     {"__write", by_write},       {"__write_nocancel", by_write}, {"__send", by_send},
     {"__sendmmsg", by_sendmmsg}, {"pwritev2", by_pwritev2},      {"pwritev64v2", by_pwritev2},
     {"sendfile64", by_sendfile},
-    // Back to TCP, each on a connection of its own.
+    // Calls that fall back to TCP, each on a connection of its own.
     {"aio_write64", by_aio_write},   {"lio_listio", by_lio_listio},      {"lio_listio64", by_lio_listio},
     {"__dprintf_chk", by_dprintf_chk}, {"vdprintf", by_vdprintf},        {"__vdprintf_chk", by_vdprintf_chk},
     {"eventfd_write", by_eventfd_write},
@@ -327,7 +327,7 @@ static void starts_by_each(struct peer *p) {
     }
 }
 
-// --- calls that set what is done at a signal, which then comes while the connection is used
+// --- calls that set a signal's disposition; then the signal comes while the connection is used
 
 static volatile sig_atomic_t caught;
 static void count(int number) {
@@ -442,7 +442,7 @@ static void blocks_by_each(struct peer *p) {
     CALL(NAMED("sighold", int, int)(65));
 }
 
-// --- limits, which come to what they were
+// --- calls that change limits and restore them
 
 static void changes_limits(struct peer *p) {
     struct rlimit limit;
@@ -457,7 +457,7 @@ static void changes_limits(struct peer *p) {
 
 static void is_alive(struct peer *p) { say_alive(p->fd, p->server, "after all"); }
 
-// --- calls that return a descriptor, whose number a connection had that was closed past every function
+// --- calls that return a descriptor whose number a connection had, closed by a bare system call
 
 static char path[400], templates[420];
 static int folder;
@@ -595,7 +595,8 @@ static void makes_by_each(struct peer *p) {
         int made = makes[i].make(makes[i].name);
         if (made < 0) {
             say("%s: %s", makes[i].name, strerrorname_np(errno));
-            // The number is still on record. The next one to get it ends the connection.
+            // The library still has the number on record. The next file with the number ends the
+            // connection.
             close(MUST(open(path, O_RDWR)));
             continue;
         }
@@ -609,11 +610,11 @@ static void makes_by_each(struct peer *p) {
     say("_IO_fclose %d", NAMED("_IO_fclose", int, FILE *)(file));
 }
 
-// --- closefrom, which leaves the library its own
+// --- closefrom, which leaves the library's descriptors open
 
 static void closes_from(struct peer *p) {
     int high = MUST(fcntl(p->fd, F_DUPFD, 200));
-    // In a child, for the transcript has a high number.
+    // In a child, because the transcript has a high number.
     pid_t pid = MUST(fork());
     if (pid == 0) {
         NAMED("closefrom", void, int)(200);

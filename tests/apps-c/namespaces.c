@@ -1,10 +1,11 @@
-// A connection whose processes are in PID namespaces of their own: none can call another by its id.
+// A connection whose processes are in separate PID namespaces, so neither knows the other's process
+// id.
 #include "common.h"
 #include <sched.h>
 
 static char buffer[70000];
 
-// Whether a child may have a namespace of that kind of its own.
+// Returns true if a child may have a separate namespace of that kind.
 static bool may_have_own(int kind, const char *otherwise) {
     pid_t child = MUST(fork());
     if (child == 0)
@@ -59,7 +60,7 @@ static void answers(struct peer *p) {
 
 static void closes(struct peer *p) { close(p->fd); }
 
-// Children of other namespaces close their copies, and the parent goes on.
+// Children in other namespaces close their copies, and the parent continues.
 static void children_close(struct peer *p) {
     if (!may_nest())
         return;
@@ -80,7 +81,7 @@ static void goes_on(struct peer *p) {
     close(p->fd);
 }
 
-// The parent closes, and the child in its namespace goes on.
+// The parent closes, and the child in its namespace continues.
 static void parent_closes(struct peer *p) {
     if (!may_nest())
         return;
@@ -92,7 +93,7 @@ static void parent_closes(struct peer *p) {
     reap("child", child);
 }
 
-// Whole records of both, written at the same time; the reader counts them.
+// Both write whole records at the same time, and the reader counts them.
 enum { RECORDS = 3000, LENGTH = 64 };
 
 static void writes(struct peer *p) {
@@ -124,7 +125,7 @@ static void both_write(struct peer *p) {
     close(p->fd);
 }
 
-// At the same moment, and for as long as it takes until one waits for the other.
+// Both write at the same moment, until one waits for the other.
 enum { MANY = 40000 };
 
 static void writes_many(struct peer *p) {
@@ -153,8 +154,8 @@ static void both_write_at_once(struct peer *p) {
     close(p->fd);
 }
 
-// A process with one thread may get a user namespace or a table of descriptors of its own after any number of transfers. It does not
-// matter what the library has begun by then. Its peer, a relative, sees the end of each stream.
+// A process with one thread may get a user namespace or a descriptor table of its own. It may do so after any number
+// of transfers, in any state of the library. Its peer, a forked relative, sees the end of each stream.
 enum { STREAMS = 6, LEAST = 4, MOST = 64 };
 
 static void serve_until_all_end(int listener) {
@@ -220,7 +221,7 @@ static void get_their_own(struct peer *p) {
         if (client == 0) {
             close(gate[1]);
             get_own(p, i / 2, i % 2 && users ? CLONE_NEWUSER : CLONE_FILES);
-            // Its own end must not be what ends the streams.
+            // This process's own end must not end the streams.
             _exit(read(gate[0], &x, 1) != 0);
         }
         close(gate[0]);

@@ -77,14 +77,14 @@ static void fills(struct peer *p, size_t piece) {
     long count = fill_up(p->fd, piece, 0, unread_least(piece));
     say(count >= unread_least(piece) ? "enough" : "only %ld bytes unread", count);
     say_writable(p->fd);
-    // Refused again, but for what the kernel finds a little room for when it asks its peer.
+    // Refused again, except for a little room that the kernel finds when it probes its peer.
     count += fill_up(p->fd, piece, 0, 0);
     tell(p, count);
     // The reader takes all bytes. The writer is notified that there is room again.
     await_events(p->fd, POLLOUT, POLLOUT);
     hear(p);
     say_writable(p->fd);
-    // Single bytes take the kernel seconds; once is enough.
+    // Single bytes take the kernel seconds, so refill with larger pieces.
     count = fill_up(p->fd, piece == 1 ? 4096 : piece, 0, 1000001);
     say(count > 1000000 ? "refilled" : "refilled with only %ld bytes", count);
     tell(p, count);
@@ -128,8 +128,8 @@ static void fills_both_ways(struct peer *p) {
     meet(p);
 }
 
-// A writer that waits for room by polls, in pieces as of iperf3, is as far ahead of its reader as TCP lets it be. If it is not it
-// waits for ever.
+// A writer polls for room, in pieces like those of iperf3. It is as far ahead of its reader as TCP allows, or it
+// would wait for ever.
 static void polled_writer(struct peer *p) {
     const size_t piece = 65536, all = 2 << 20;
     set_nonblocking(p->fd, true);
@@ -153,7 +153,7 @@ static void late_reader(struct peer *p) {
     tell(p, 0);
 }
 
-// A blocked writer goes on when the reader does.
+// A blocked writer continues when the reader does.
 static void blocked_writer(struct peer *p) {
     size_t size = 16 << 20;
     char *much = malloc(size);
@@ -173,7 +173,7 @@ static void slow_reader(struct peer *p) {
     drain_to_eof(p->fd, 0);
 }
 
-// A non-blocking write of more than there is room for takes a part of it.
+// A non-blocking write that is larger than the room sends a part.
 static void large_writes(struct peer *p) {
     size_t size = 32 << 20;
     char *much = malloc(size);

@@ -21,10 +21,11 @@ ssize_t __write(int, const void *, size_t);
 
 static int dir;
 
-// --- what can get a number; each returns one that can be written and, at another, read back
+// --- files that can get a number. Each function returns a descriptor to write to, whose bytes can
+// be read from another one
 
 static const char *path;
-static int other; // where the bytes come out; the file itself if 0
+static int other; // descriptor to read from; 0 means the file itself
 
 static int by_open(void) { return open(path, O_RDWR | O_CREAT | O_TRUNC, 0600); }
 static int by_alias(void) { return __open(path, O_RDWR | O_CREAT | O_TRUNC, 0600); }
@@ -129,7 +130,7 @@ static const struct way ways[] = {
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-// An echo; says how many bytes came beyond those that warm the connection up.
+// Echoes, and prints how many bytes came beyond those that warm the connection up.
 static void server_reuse(struct peer *p) {
     int listener = listen_on(p, AF_INET, "port");
     for (int i = 0; i < WAYS; i++) {
@@ -146,7 +147,7 @@ static void client_reuse(struct peer *p) {
     char name[400];
     snprintf(name, sizeof name, "%s/file", p->dir);
     path = name;
-    // Two numbers side by side, out of the way: the folder, and a file to be duplicated.
+    // Uses two high numbers in a row: for the folder, and for a file to duplicate.
     dir = fcntl(MUST(open(p->dir, O_RDONLY | O_DIRECTORY)), F_DUPFD, 110);
     MUST(dup2(MUST(memfd_create("a", 0)), dir + 1));
     prepare();
@@ -217,7 +218,7 @@ static void client_names(struct peer *p) {
     CALL(__close(twin));
 }
 
-// --- each by itself, among calls by the first names
+// --- each second name alone, among calls by first names
 
 static void echo_eights(struct peer *p) {
     char text[8];
@@ -326,7 +327,7 @@ static void accepts_and_echoes(struct peer *p) {
     echo_eights(p);
 }
 
-// --- the program's limit of descriptors is its own
+// --- the library takes no descriptor from the program's limit
 
 enum { PEERS = 12 };
 static volatile int over;
@@ -350,7 +351,7 @@ static void *changes_its_limit(void *unused) {
     return NULL;
 }
 
-// Each of these is another process, with which memory is shared for the first time.
+// Each is another process, and shares memory with this one for the first time.
 static void server_limit(struct peer *p) {
     int listener = listen_on(p, AF_INET, "port");
     for (int i = 0; i < PEERS; i++) {

@@ -24,7 +24,7 @@ struct zerocopy {
 
 static char buffer[1 << 16];
 
-// --- MSG_TRUNC: TCP throws the bytes away
+// --- MSG_TRUNC: TCP discards the bytes
 
 static void sends_what_is_discarded(struct peer *p) {
     send_pattern(p->fd, 0, 50000, 10000);
@@ -209,7 +209,7 @@ static void sends_each_time(struct peer *p) {
     meet(p);
 }
 
-// Bytes that are received by a call of getsockopt, before the ends can have met.
+// A getsockopt call receives bytes before the ends can have met.
 static void receives_by_mapping(struct peer *p) {
     uint64_t total = 0;
     for (int round = 0; round < 40; round++) {
@@ -336,7 +336,7 @@ static void several(struct peer *p) {
     CALL(recvmmsg(p->fd, list, 0, 0, NULL));
     meet(p);
     await_events(p->fd, POLLIN | POLLRDHUP, POLLRDHUP);
-    // The end is as many messages of no bytes as there is room for.
+    // The end arrives as many messages of zero bytes, as many as there is room for.
     CALL(recvmmsg(p->fd, list, 3, 0, NULL));
     lengths(list, 4);
     CALL(recvmmsg(p->fd, list, 3, MSG_WAITFORONE, NULL));
@@ -351,7 +351,8 @@ static void sends_for_several(struct peer *p) {
     meet(p);
 }
 
-// The end is as many messages of no bytes as there is room for, also where nothing has come before it.
+// The end arrives as messages of zero bytes, as many as there is room for, even if no bytes came
+// before.
 static void several_at_the_end(struct peer *p) {
     struct iovec parts[3];
     struct mmsghdr list[3] = {0};
@@ -377,7 +378,7 @@ static void sends_100_and_shuts(struct peer *p) {
     meet(p);
 }
 
-// --- sendfile from what is no plain file
+// --- sendfile from unusual files
 
 static void send_from(struct peer *p, const char *path, size_t count) {
     int from = MUST(open(path, O_RDONLY));
@@ -392,7 +393,7 @@ static void sends_zeros(struct peer *p) { send_from(p, "/dev/zero", 300000); }
 static void sends_proc(struct peer *p) { send_from(p, "/proc/sys/kernel/ostype", 100); }
 static void sends_status(struct peer *p) { send_from(p, "/proc/version", 4096); }
 
-// Files that only the kernel can say of whether it sends them: those that are made at each read are of many kinds.
+// Only the kernel knows whether it can send these files: they are generated at each read, in several ways.
 static void sends_procs(struct peer *p) {
     static const char *const paths[] = {
         "/proc/self/cmdline",         "/proc/self/comm",     "/proc/self/auxv", "/proc/self/limits",
@@ -448,7 +449,7 @@ static void takes_file(struct peer *p) {
     tell(p, 0);
 }
 
-// --- flags of a send that the kernel does not look at
+// --- flags of a send that the kernel ignores
 
 static void sends_with_odd_flags(struct peer *p) {
     const int flags[] = {MSG_WAITALL, MSG_CONFIRM, MSG_DONTROUTE, MSG_WAITALL | MSG_NOSIGNAL};

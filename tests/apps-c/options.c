@@ -82,7 +82,8 @@ static void half_closes(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// The kernel counts such timeouts in ticks, of at most so many milliseconds. The first tick has begun before the call.
+// The kernel counts such timeouts in ticks of at most this many milliseconds. The first tick has begun before the
+// call.
 enum { TICK = 10 };
 
 static void set_timeout(int fd, int option, int ms) {
@@ -109,7 +110,7 @@ static void receive_timeout(struct peer *p) {
     CALL(recvmsg(p->fd, &message, MSG_WAITALL));
     say_elapsed(start, 150 - TICK, LATE);
     CALL(recv(p->fd, buffer, 10, MSG_PEEK));
-    // A part that has come is returned when the time is over.
+    // A partial result is returned after the timeout.
     tell(p, 0);
     hear(p);
     await_bytes(p->fd, 4);
@@ -227,7 +228,7 @@ static void on_io(int signal) {
     told++;
 }
 
-// SIGIO when bytes come
+// The kernel raises SIGIO when bytes come.
 static void asynchronous(struct peer *p) {
     signal(SIGIO, on_io);
     MUST(fcntl(p->fd, F_SETOWN, getpid()));
@@ -249,7 +250,7 @@ static void sends_five(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// A low-water mark holds poll and recv back until so much is there.
+// A low-water mark delays poll and recv until that many bytes are there.
 static void low_water(struct peer *p) {
     int least = 10;
     struct pollfd one = {.fd = p->fd, .events = POLLIN};
@@ -270,7 +271,7 @@ static void sends_by_five(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// Accepted sockets have the mark of their listener.
+// Accepted sockets inherit their listener's mark.
 static void low_water_of_the_listener(struct peer *p) {
     int least = 10, listener = listen_on(p, AF_INET, "marked");
     MUST(setsockopt(listener, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least));
@@ -296,7 +297,7 @@ static void sends_by_five_to_it(struct peer *p) {
     CALL(recv(fd, buffer, 1, 0));
 }
 
-// A peer that takes nothing for so long counts as gone.
+// A peer that takes nothing for that long counts as dead.
 static void send_until_timeout(struct peer *p) {
     int milliseconds = 300;
     CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds));
@@ -326,12 +327,12 @@ static void polled_user_timeout(struct peer *p) {
     int error;
     socklen_t length = sizeof error;
     MUST(getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &error, &length));
-    // By the send or by poll.
+    // Reported by the send or by poll.
     say("in the end: %s", error == ETIMEDOUT || errno == ETIMEDOUT ? "a time-out" : "something else");
     meet(p);
 }
 
-// A peer that is stopped takes nothing either.
+// A stopped peer takes nothing either.
 static void user_timeout_of_a_stopped_peer(struct peer *p) {
     pid_t stopped = hear(p);
     await_stopped(stopped);
@@ -356,7 +357,7 @@ static bool has_time(int fd) {
     return first && first->cmsg_type == SO_TIMESTAMPNS;
 }
 
-// A listener's connections come with its options.
+// A listener's connections inherit its options.
 static void times_of_arrival(struct peer *p) {
     int on = 1, listener = listen_on(p, AF_INET, "timed");
     MUST(setsockopt(listener, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on));
@@ -364,7 +365,8 @@ static void times_of_arrival(struct peer *p) {
     int fds[2] = {p->fd, accept_one(listener)};
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on));
     warm(fds[1], true);
-    // The kernel takes the time of what arrives from a while after the first socket has asked for it.
+    // The kernel sets timestamps on arriving packets only a while after the first socket has asked
+    // for them.
     for (int i = 0; i < 2; i++) {
         while (!has_time(fds[i]))
             send_all(fds[i], "again", 5);
@@ -384,7 +386,7 @@ static void sends_at_times(struct peer *p) {
         } while (memcmp(buffer, "again", 5) == 0);
 }
 
-// No byte shows what these options ask for: only recvmsg with room for control messages would.
+// Without room for control messages, no byte shows these options.
 static void times_that_nobody_asks_for(struct peer *p) {
     int on = 1;
     CALL(setsockopt(p->fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on));
@@ -399,7 +401,7 @@ static void times_that_nobody_asks_for(struct peer *p) {
     say("flags %x, %zu bytes of control messages", message.msg_flags, message.msg_controllen);
 }
 
-// TCP takes no notice of what another socket would pass.
+// TCP ignores credentials and descriptors that another socket would pass.
 static void sends_with_credentials(struct peer *p) {
     union {
         char bytes[CMSG_SPACE(sizeof(struct ucred))];
@@ -418,7 +420,7 @@ static void sends_with_credentials(struct peer *p) {
     CALL(sendmsg(p->fd, &message, 0));
 }
 
-// The cork holds a part of a segment back; pulling it sends.
+// The cork holds a part of a segment back; removing it sends the part.
 static void corked(struct peer *p) {
     int on = 1, off = 0;
     CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on));

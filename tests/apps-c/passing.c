@@ -1,4 +1,4 @@
-// Streams handed to other processes over a Unix socket.
+// Streams that are passed to other processes over a Unix socket.
 #include "converse.h"
 
 static char buffer[70000];
@@ -13,7 +13,7 @@ static void answers(struct peer *p) {
     say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
 }
 
-// A process that is there before the connection, and talks on what it is given.
+// Starts a process before the connection, which talks on the stream that it receives.
 struct worker {
     pid_t id;
     int channel;
@@ -66,7 +66,7 @@ static void given_away(struct peer *p) {
     connected(p);
     converse(p->fd, false, 10);
     hand_over(w.channel, p->fd);
-    // Without a line, before or after which the worker may be done.
+    // Print nothing, because the worker may end before or after that line.
     MUST(close(p->fd));
     reap("worker", w.id);
 }
@@ -104,7 +104,7 @@ static void drains(int channel) {
     drain_to_eof(fd, 1000);
 }
 
-// Handed over with unread bytes, while more come
+// Passed on with unread bytes, while more arrive
 static void given_away_unread(struct peer *p) {
     struct worker w = start_worker(drains);
     p->fd = connect_to(p, AF_INET, "passing");
@@ -167,8 +167,8 @@ static void to_oneself(struct peer *p) {
     say("twin is in order");
 }
 
-// A listener process that accepts and hands every connection to a worker, before
-// anything has been read from it
+// A listener process accepts every connection and passes it to a worker, before it has read
+// anything
 static void serves(int channel) {
     for (int i = 0; i < 3; i++) {
         int fd = take_over(channel, 0);

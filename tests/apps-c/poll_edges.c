@@ -1,12 +1,12 @@
-// Edges of poll, select and their relatives: ends that show nowhere, and lists as long as there may be. Numbers that are closed
-// meanwhile, and signals that are kept out.
+// Edge cases of poll, select and their relatives: ends that no set reports, and lists of the greatest length. Numbers
+// that are closed during the wait, and blocked signals.
 #include "common.h"
 #include <sys/resource.h>
 #include <sys/select.h>
 
 static char buffer[100];
 
-// The server does on word what the client waits for.
+// The server causes the client's events on request.
 static void obeys(struct peer *p) {
     for (;;) {
         switch (hear(p)) {
@@ -18,7 +18,8 @@ static void obeys(struct peer *p) {
     }
 }
 
-// select waits on while what is ready shows in none of its sets: the ends of a stream and of a pipe among exceptions.
+// select continues to wait while none of its sets reports the ready descriptors: ends of a stream and of a pipe in
+// the exception set.
 static void say_sets(int count, fd_set sets[3], bool masked) {
     fd_set left[3] = {sets[0], sets[1], sets[2]};
     struct timeval wait = {.tv_usec = 60000};
@@ -57,7 +58,7 @@ static void sees_ends_nowhere(struct peer *p) {
     tell(p, 'q');
 }
 
-// Lists with as many entries as RLIMIT_NOFILE allows are not too long, however the call waits.
+// Lists with as many entries as RLIMIT_NOFILE allows are accepted, however the call waits.
 static void polls_as_many_as_allowed(struct peer *p) {
     enum { MOST = 200 };
     static struct pollfd all[MOST];
@@ -75,7 +76,7 @@ static void polls_as_many_as_allowed(struct peer *p) {
     tell(p, 'q');
 }
 
-// Each look takes a number for what it names then: nothing, once another thread has closed it.
+// Each check uses the number's present file: none, once another thread has closed it.
 struct closing {
     struct peer *peer;
     int number;
@@ -135,7 +136,8 @@ static void polls_what_another_closes(struct peer *p) { waits_for_what_another_c
 
 static void selects_what_another_closes(struct peer *p) { waits_for_what_another_closes(p, true); }
 
-// A handler of a signal that the call's own mask blocks has run before the call, and does not interrupt it.
+// The handler of a signal that the call's own mask blocks has run before the call, and does not interrupt
+// it.
 static volatile bool goes_on;
 static volatile int storms;
 

@@ -14,7 +14,7 @@ static void say_poll(int fd, short events, int timeout) {
     say("poll = %d, %s", ready, poll_names(one.revents));
 }
 
-// The server does on word what changes the client's masks.
+// The server changes the client's events on request.
 static void changes(struct peer *p) {
     for (;;) {
         switch (hear(p)) {
@@ -109,8 +109,8 @@ static void poll_times(struct peer *p) {
     start = now_ms();
     CALL(ppoll(&one, 1, &t, NULL));
     say_elapsed(start, 0, LATE);
-    // An event that comes later, within the time and without a limit. It may be there before a busy
-    // machine lets this process go on: its time is counted from before it was asked for.
+    // Waits for a later event, with a timeout and without. The event may come before a busy machine
+    // resumes this process, so the time is counted from before the request.
     start = now_ms();
     tell(p, 'l');
     say_poll(p->fd, POLLIN, 20000);
@@ -209,7 +209,7 @@ static void on_alarm(int signal) {
     alarms++;
 }
 
-// A mask that lets a signal in only while waiting
+// A mask that unblocks a signal only during the wait
 static void masked(struct peer *p) {
     struct sigaction action = {.sa_handler = on_alarm};
     sigset_t blocked, during;
@@ -235,7 +235,7 @@ static void masked(struct peer *p) {
     tell(p, 'q');
 }
 
-// Every kind of descriptor in one call, each becoming ready in its turn
+// All kinds of descriptors in one call; each becomes ready in turn
 static void mixed(struct peer *p) {
     int pipes[2], event = MUST(eventfd(0, 0)), timer = MUST(timerfd_create(CLOCK_MONOTONIC, 0));
     MUST(pipe(pipes));
@@ -302,7 +302,7 @@ static void many(struct peer *p) {
     }
 }
 
-// One of three descriptors' connection goes back to TCP: poll tells of all three all the same.
+// One of three connections falls back to TCP, and poll reports all three nevertheless.
 #define GOERS 8
 
 static void takes_them_back(struct peer *p) {
@@ -313,7 +313,7 @@ static void takes_them_back(struct peer *p) {
         int set = MUST(epoll_create1(0));
         pid_t child = MUST(fork());
         if (child == 0) {
-            // To a set that several processes have, the kernel alone can tell.
+            // The kernel alone serves an instance that several processes have.
             MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN}));
             nap(5);
             MUST(epoll_wait(set, &(struct epoll_event){0}, 1, 0));
@@ -347,7 +347,8 @@ static void polls_among_them(struct peer *p) {
     }
 }
 
-// A call that reports a byte reports what had become ready before it. Nothing stays of what the call before has reported.
+// A call that reports a byte also reports descriptors that became ready before it. No report of an earlier call
+// remains.
 enum { TELLINGS = 20000, LEFT = 0x7700 };
 
 static int64_t now_us(void) {

@@ -66,7 +66,7 @@ int main(void) {
         code |= strstr(line, "libsovia_preload") != NULL;
         memory |= strstr(line, "memfd:sovia") != NULL;
     }
-    /* A ring of no entries is never made: what is said is why. */
+    /* A ring with zero entries is always refused; the error shows why. */
     syscall(SYS_io_uring_setup, 0, NULL);
     int rings = errno;
     unsigned (*stands_aside)(void) = (unsigned (*)(void))dlsym(RTLD_DEFAULT, "sovia_stands_aside");

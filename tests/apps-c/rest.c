@@ -7,12 +7,12 @@
 static char buffer[70000];
 static char *const NOTHING[] = {"true", NULL};
 
-// More than the sockets between the program and the peer take.
+// More bytes than the sockets between the program and the peer can hold.
 enum { ANSWER = 12000000 };
 
-// --- the program: it has the stream as its standard input
+// --- the program: its standard input is the stream
 
-// Streams under the numbers from FIRST on, each with other bytes.
+// Streams under the numbers from FIRST on, each with different bytes.
 enum { MANY = 40, FIRST = 100, APART = 10000 };
 
 static int inherited(char **argv) {
@@ -93,7 +93,7 @@ static void sends_few_and_exits(struct peer *p) {
 static void sends_few_and_resets(struct peer *p) {
     struct linger none = {.l_onoff = 1, .l_linger = 0};
     send_pattern(p->fd, 0, FEW, 1000);
-    meet(p); // what has not arrived would be lost
+    meet(p); // bytes that have not arrived would be lost
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none));
     CALL(close(p->fd));
     tell(p, 0);
@@ -167,7 +167,7 @@ static void a_vforked_child_does_not(struct peer *p) { a_program_does_not(p, tru
 static void children_take_parts(struct peer *p) { programs_take_parts(p, false); }
 static void vforked_children_take_parts(struct peer *p) { programs_take_parts(p, true); }
 
-// More than a socket takes at once.
+// More bytes than a socket takes at once.
 static void much_for_both(struct peer *p) {
     await_bytes(p->fd, 2000);
     run(p, false, becomes(p, "takes", "0"));
@@ -176,8 +176,8 @@ static void much_for_both(struct peer *p) {
     hear(p);
 }
 
-// A program that does not load the library gets all of it. A relative that reads as well finds the rest or an error, and
-// never too early an end.
+// A program that does not load the library gets all bytes. A relative that reads too gets the rest or an error, but
+// never an early end.
 static void a_program_without_its_library_gets_it(struct peer *p, bool vforked) {
     ssize_t got;
     long total = 0;
@@ -202,7 +202,7 @@ static void both_read_it(struct peer *p, bool vforked, char *what, long total) {
     say("the relative %s", got < 0 ? errno == ECONNRESET ? "is not misled" : "fails" : total == FEW ? "is not misled" : "is misled");
 }
 
-// The program leaves its standard input to its parent, as many commands of a shell do.
+// The program leaves its standard input to its parent, like many commands of a shell.
 static void a_command_leaves_it(struct peer *p) {
     hear(p);
     MUST(unsetenv("LD_PRELOAD"));
@@ -210,7 +210,7 @@ static void a_command_leaves_it(struct peer *p) {
     drain_to_eof(p->fd, 0);
 }
 
-// The program does not use the stream: it is not one of its standard descriptors.
+// The program does not use the stream, which is none of its standard descriptors.
 static void a_program_ignores_it(struct peer *p) {
     int status;
     hear(p);
@@ -276,7 +276,7 @@ static void both_answer(struct peer *p) {
     CALL(close(p->fd));
 }
 
-// Behind it comes an error: the peer has reset the connection.
+// An error follows it: the peer has reset the connection.
 static void awaits_a_reset(struct peer *p) {
     await_bytes(p->fd, FEW);
     meet(p);
@@ -299,7 +299,7 @@ static void a_relative_is_told_of_a_reset(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// The error waits, however late the call is that is to have it.
+// The error stays pending until a call gets it, however late.
 static void a_late_relative_is_told_of_a_reset(struct peer *p) {
     awaits_a_reset(p);
     run(p, false, becomes(p, "takes", "0"));
@@ -348,7 +348,7 @@ static void a_set_tells_of_it(struct peer *p) {
     say("%llu bytes, then %ld", (unsigned long long)total, (long)got);
 }
 
-// A child of the same program is one more that reads.
+// A child of the same program reads too.
 static void a_relative_reads(struct peer *p) {
     int status;
     hear(p);
@@ -366,7 +366,7 @@ static void a_relative_reads(struct peer *p) {
     drain_to_eof(p->fd, 2100);
 }
 
-// The process itself becomes a program then.
+// Then the process itself executes a program.
 static void it_becomes_a_program(struct peer *p) {
     hear(p);
     run(p, false, becomes(p, "takes", "0"));
@@ -425,7 +425,7 @@ static void *forks(void *unused) {
     return NULL;
 }
 
-// Programs begin while a thread forks children that live on.
+// Programs start while a thread forks children that live on.
 static void programs_begin_amid_forks(struct peer *p) {
     int status;
     hear(p);
@@ -448,7 +448,8 @@ static void programs_begin_amid_forks(struct peer *p) {
     drain_to_eof(p->fd, 0);
 }
 
-// More processes than a family can tell apart. One of those that share a place is the last that has the stream.
+// More processes than the library can distinguish. One of those that share a slot is the last one with the
+// stream.
 static void the_last_of_many_reads(struct peer *p) {
     enum { CHILDREN = 70 };
     pid_t children[CHILDREN];
@@ -480,7 +481,7 @@ static void the_last_of_many_reads(struct peer *p) {
     say_status("the last", status);
 }
 
-// A program reads and answers, and another one does after it.
+// One program reads and answers, and another one follows it.
 static void one_answers_after_the_other(struct peer *p) {
     hear(p);
     run(p, false, becomes(p, "answers much", "0"));
@@ -527,7 +528,7 @@ static void a_process_that_cannot_be_traced(struct peer *p) {
     drain_to_eof(p->fd, 700);
 }
 
-// The group of the child that became the program.
+// Process group of the child that executed the program.
 static void its_group_is_killed(struct peer *p) {
     int status, begins[2];
     char byte;
@@ -550,7 +551,7 @@ static void its_group_is_killed(struct peer *p) {
     drain_to_eof(p->fd, 0);
 }
 
-// Children that are killed in the middle of it lose nothing.
+// Children that are killed meanwhile lose no bytes.
 static void children_are_killed(struct peer *p) {
     int status;
     hear(p);

@@ -1,4 +1,4 @@
-// Half and full close, end of stream, and writing to a peer that has gone.
+// Half and full close, the end of a stream, and writing to a dead peer.
 #include "common.h"
 
 #include <sched.h>
@@ -29,7 +29,7 @@ static void say_error(struct peer *p) {
 static void await_end(struct peer *p) { await_events(p->fd, POLLIN | POLLRDHUP, POLLRDHUP); }
 static void await_reset(struct peer *p) { await_events(p->fd, POLLIN, POLLHUP); }
 
-// One end says it is done, the other goes on sending and then closes.
+// One end finishes sending; the other one continues, and then closes.
 static void closes_first(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 1000);
     CALL(shutdown(p->fd, SHUT_WR));
@@ -118,7 +118,8 @@ static void say_what_is_left(struct peer *p) {
     meet(p);
 }
 
-// Bytes that arrive where both halves are shut reset the connection, though no process has closed it.
+// Bytes that arrive after both halves are shut reset the connection, although no process has closed
+// it.
 static void shuts_both_and_stays(struct peer *p) {
     catch_pipe();
     CALL(shutdown(p->fd, SHUT_RD));
@@ -138,7 +139,7 @@ static void sends_where_both_are_shut(struct peer *p) {
     say_what_is_left(p);
 }
 
-// A writer that goes on until there is no room learns of it as well.
+// A writer that continues until there is no room gets the reset too.
 static void sends_on_where_both_are_shut(struct peer *p) {
     meet(p);
     await_end(p);
@@ -156,7 +157,7 @@ static void shuts_both_at_once(struct peer *p) {
     meet(p);
 }
 
-// Unread bytes count as such, also where no more would have been read.
+// Unread bytes count, even if the program would not have read them.
 static void closes_with_unread_after_shutting(struct peer *p) {
     meet(p);
     await_bytes(p->fd, 1000);
@@ -176,7 +177,7 @@ static void is_reset_by_that(struct peer *p) {
     CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
 }
 
-// Writing after one's own shutdown: EPIPE and a signal for each call.
+// Writing after this end's own shutdown: EPIPE and a signal for each call.
 static void own_shutdown(struct peer *p) {
     catch_pipe();
     CALL(shutdown(p->fd, SHUT_WR));
@@ -263,7 +264,8 @@ static void is_reset(struct peer *p) {
     say_events(p);
 }
 
-// Reset by a peer that closes with bytes unread, once all that it had sent is read.
+// The peer closes with unread bytes. The reset is reported once all of its own bytes have been
+// read.
 static void is_reset_having_read(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 1000);
     await_bytes(p->fd, 7);
@@ -290,7 +292,7 @@ static void is_reset_shuts(struct peer *p) {
     say_error(p);
 }
 
-// An error comes before the end that one's own shutdown makes.
+// The error comes before the end caused by this end's own shutdown.
 static void is_reset_after_shutting(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 1000);
     await_bytes(p->fd, 7);
@@ -306,7 +308,7 @@ static void is_reset_after_shutting(struct peer *p) {
     say_error(p);
 }
 
-// Both have ended what they send before one of them closes with bytes unread: no reset.
+// Both ends have finished sending before one of them closes with unread bytes: no reset.
 static void closes_with_unread_after_both_ended(struct peer *p) {
     CALL(shutdown(p->fd, SHUT_WR));
     meet(p);
@@ -330,7 +332,7 @@ static void ends_after_the_other(struct peer *p) {
     CALL(recv(p->fd, buffer, 10, 0));
 }
 
-// A write of nothing leaves the error alone where the kernel's does.
+// A write of zero bytes leaves the error pending if the kernel does.
 static void is_reset_writes_nothing(struct peer *p) {
     is_reset_having_read(p);
     struct iovec none[2] = {{buffer, 0}, {buffer, 0}};
@@ -370,7 +372,7 @@ static void lingered_at(struct peer *p) {
     CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
 }
 
-// A close that waits is over as soon as the bytes are there.
+// A close that waits returns once the bytes have arrived.
 static void lingers(struct peer *p) {
     struct linger some = {.l_onoff = 1, .l_linger = 10};
     CALL(setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &some, sizeof some));
@@ -428,7 +430,7 @@ static void both_say_goodbye(struct peer *p) {
     CALL(close(p->fd));
 }
 
-// One side is shut before the ends have had a chance to meet, and the other goes on.
+// One half is shut before the ends can have met, and the other half continues.
 enum { AFTER_IT = 40, LENGTH = 100 };
 
 static void shuts_early(struct peer *p) {
@@ -444,7 +446,7 @@ static void goes_on_after_an_early_end(struct peer *p) {
     CALL(recv(p->fd, late, sizeof late, 0));
     for (int i = 0; i < AFTER_IT; i++) {
         send_pattern(p->fd, i * LENGTH, LENGTH, LENGTH);
-        // Each gives the other end occasion for a step of the meeting.
+        // Each transfer allows the other end a step of the rendezvous.
         nap(5);
         if (MUST(recv(p->fd, late, sizeof late, 0)) != 0)
             die("more than an end");

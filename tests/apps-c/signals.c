@@ -1,4 +1,4 @@
-// Signals, jumps and cancellations that come while a stream is waited for.
+// Signals, jumps and cancellations during waits on a stream.
 #include "common.h"
 #include <setjmp.h>
 #include <sys/mman.h>
@@ -84,7 +84,7 @@ static void interrupted(struct peer *p) {
     ALARMED(60, poll(&ready, 1, -1));
     ALARMED(60, epoll_wait(set, &event, 1, -1));
     say("caught %d", (int)caught);
-    // Wherever the flag says so, reads go on; poll and epoll_wait never do.
+    // Reads are restarted if the flag says so; poll and epoll_wait never are.
     handle(SIGALRM, SA_RESTART);
     ALARMED(60, poll(&ready, 1, -1));
     ALARMED(60, epoll_wait(set, &event, 1, -1));
@@ -118,7 +118,7 @@ static void feeds_late(struct peer *p) {
     }
 }
 
-// A part has come when the signal does: the part is returned.
+// The signal comes after a part of the bytes: the call returns the part.
 static void part_then_signal(struct peer *p) {
     handle(SIGALRM, 0);
     meet(p);
@@ -128,7 +128,7 @@ static void part_then_signal(struct peer *p) {
     meet(p);
 }
 
-// And the same for a handler after which a call that has moved nothing would go on.
+// With SA_RESTART, a call that has moved no bytes would be restarted.
 static void part_then_restarting_signal(struct peer *p) {
     handle(SIGALRM, SA_RESTART);
     meet(p);
@@ -144,7 +144,7 @@ static void sends_part(struct peer *p) {
     meet(p);
 }
 
-// A timeout and a restarting handler: the wait ends with EINTR all the same.
+// A timeout and a restarting handler: the wait ends with EINTR nevertheless.
 static void timed_and_interrupted(struct peer *p) {
     struct timeval t = {5, 0};
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
@@ -165,7 +165,7 @@ static void blocked_write(struct peer *p) {
     say(sent > 1000000 && sent < (ssize_t)sizeof much ? "a part was sent" : "sent %zd", sent);
     say("caught %d", (int)caught);
     tell(p, sent);
-    // Full, and nothing taken: EINTR.
+    // The stream is full, and nothing was sent: EINTR.
     ssize_t more;
     do {
         more = send(p->fd, much + sent, 50000, MSG_DONTWAIT);
@@ -243,7 +243,7 @@ static void says_when_bytes_come(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// A handler closes what the call waits for. The call, made anew, finds no descriptor.
+// A handler closes the descriptor of the wait. The restarted call finds no descriptor.
 static int waited_for;
 static void on_close(int signal) {
     (void)signal;
@@ -297,10 +297,10 @@ static void reads_when_told(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// SIGINT without a handler: the waiting process dies of it at once.
+// SIGINT without a handler kills the waiting process at once.
 static void dies_waiting(struct peer *p) {
     static const char *const ways[] = {"epoll_wait", "recv", "poll", "send"};
-    // Tests that are started in the background of a shell ignore it.
+    // A shell starts tests in the background with SIGINT ignored.
     signal(SIGINT, SIG_DFL);
     for (int way = 0; way < 4; way++) {
         pid_t child = MUST(fork());
@@ -332,7 +332,7 @@ static void dies_waiting(struct peer *p) {
 
 static void stays_silent(struct peer *p) { meet(p); }
 
-// A signal stops and continues a process that waits.
+// A signal stops and continues a waiting process.
 static void stopped_waiting(struct peer *p) {
     pid_t child = MUST(fork());
     if (child == 0) {
@@ -358,7 +358,7 @@ static void on_jump(int signal) {
     siglongjmp(back, 1);
 }
 
-// A handler that never returns, as old network programs use for timeouts
+// A handler that never returns, as in old network programs for timeouts
 static void jumps_out(struct peer *p) {
     struct sigaction action = {.sa_handler = on_jump};
     struct epoll_event event = {.events = EPOLLIN};
@@ -406,7 +406,7 @@ static void signal_storm(struct peer *p) {
     say("%u wrong", wrong);
 }
 
-// For requests of whatever number
+// Requests of any number
 static void answers_silently(struct peer *p) {
     ssize_t got;
     while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0)
@@ -466,7 +466,7 @@ static void cancelled(struct peer *p) {
     }
 }
 
-/* So many that what a thread gains by writing often, it has gained. */
+/* Enough writes for the library to bias its locks to the thread. */
 enum { WRITES = 5000 };
 static int written;
 

@@ -1,4 +1,4 @@
-// Many threads that wait for several descriptors, and that are taken out of their waits.
+// Many threads that wait for several descriptors, and whose waits are interrupted.
 #include "common.h"
 
 #include <setjmp.h>

@@ -8,8 +8,8 @@
 enum {
     STACK = 256 << 10,
     PAINT = 0xa5,
-    TRANSFER = 2560, // what a call on a connection may take
-    MEETING = 6144,  // what the calls may take in which two ends meet
+    TRANSFER = 2560, // greatest use of a call on a connection
+    MEETING = 6144,  // greatest use of the calls in which two ends meet
     ANSWER = 200,
 };
 
@@ -22,7 +22,7 @@ static void run(void) {
     running(running_on);
 }
 
-// Bytes that a call takes.
+// Bytes that a call uses.
 static long taken(void (*call)(int), int fd) {
     if (!stack) {
         stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -110,7 +110,7 @@ static void a_recvmmsg(int fd) {
     MUST(recvmmsg(fd, &message, 1, MSG_DONTWAIT, NULL));
 }
 
-// --- calls that look, with something there
+// --- calls that query, with bytes to read
 
 static int set = -1;
 
@@ -125,7 +125,7 @@ static void a_ppoll(int fd) {
     MUST(ppoll(&one, 1, NULL, &none));
 }
 static void a_select(int fd) {
-    // The program's own sets are large; ours are compared.
+    // The program's own descriptor sets are large, so only ours are compared.
     fd_set read;
     FD_ZERO(&read);
     FD_SET(fd, &read);
@@ -183,7 +183,7 @@ static void a_file(int fd) {
     if (file < 0)
         file = MUST(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
     off_t from = 0;
-    // Ends with what asks for no answer: the peer ignores it.
+    // End with requests that need no answer: the peer ignores them.
     MUST(sendfile(fd, file, &from, 1));
 }
 static void a_shutdown(int fd) {
@@ -195,7 +195,7 @@ static void a_close(int fd) {
 
 static int ours, theirs; // the Unix socket
 
-// Has the connection and the Unix socket answer with bytes.
+// Makes the peers answer on the connection and on the Unix socket.
 static void ask(struct peer *p, const char *how) {
     MUST(send(p->fd, how, 1, 0));
     static char answer[ANSWER];
@@ -211,7 +211,7 @@ static void nothing(int fd) {
     (void)fd;
 }
 
-// Each call has been made once before: the dynamic linker has its own needs at a function's first.
+// Each call was made once before, because the dynamic linker uses stack at a function's first call.
 static void measure(struct peer *p, const char *name, void (*call)(int)) {
     compare(name, taken(nothing, 0), taken(call, p->fd), TRANSFER);
 }
@@ -282,7 +282,7 @@ static void calls(struct peer *p) {
     changing(p, "epoll_ctl, ADD", an_epoll_add);
     changing(p, "epoll_ctl, MOD", an_epoll_mod);
     changing(p, "epoll_ctl, MOD", an_epoll_mod);
-    // Alone in the set, one after the other.
+    // Alone in the epoll instance, one after the other.
     an_epoll_del(p->fd);
     an_epoll_add(ours);
     an_epoll_mod(ours);

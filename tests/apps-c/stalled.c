@@ -1,5 +1,5 @@
-// Fifty streams of the same two processes: one of them is not read, and the
-// others go on. What was sent on the stalled one is all there afterwards.
+// Fifty streams between two processes. One is not read, and the others continue. All bytes sent on
+// the stalled one arrive later.
 #include "common.h"
 
 enum { STREAMS = 50, ROUNDS = 300, ENOUGH = 3800000 };
@@ -78,7 +78,7 @@ static void reads_late(struct peer *p) {
     meet(p);
 }
 
-// A blocked writer holds no other thread up, though it writes from the same process.
+// A blocked writer delays no other thread of its process.
 static void *blocks(void *argument) {
     send_pattern(fds[0], 0, 30000000, 50000);
     return argument;

@@ -1,5 +1,5 @@
-// A connection as standard input, output and error, as a service has it that inetd starts; and what libc prints without
-// a stream.
+// A connection as standard input, output and error, as in a service of inetd; and functions of libc that print
+// without a stream.
 #include "common.h"
 
 #include <netdb.h>
@@ -18,7 +18,7 @@ static void becomes_standard(struct peer *p, int last) {
     MUST(close(p->fd));
 }
 
-// Sends a line, hears what comes of it, sends another, and hears the rest.
+// Sends a line, receives its result, sends another, and receives the rest.
 static void asks(struct peer *p) {
     send_all(p->fd, "first line\nsecond 42 words\n", 27);
     meet(p);
@@ -64,7 +64,7 @@ static void serves(struct peer *p) {
     exit(0);
 }
 
-// Once it is of wide characters, standard error is what perror prints to.
+// perror also prints to a standard error of wide characters.
 static void serves_wide(struct peer *p) {
     becomes_standard(p, 2);
     wchar_t line[100];
@@ -163,7 +163,7 @@ static void logs_in(struct peer *p) {
     send_all(p->fd, "alive\n", 6);
 }
 
-// Commands in words to be expanded read a connection.
+// Commands in expanded words read a connection.
 static void expands_words(struct peer *p) {
     char text[100];
     snprintf(text, sizeof text, "$(dd bs=1 count=10 status=none <&%d) and more", p->fd);
@@ -208,7 +208,7 @@ static void two_files_on_one_number(struct peer *p) {
     CALL(fclose(out));
 }
 
-// Calls on the number between those on the stream.
+// Calls on the descriptor between calls on the stream.
 static void files_and_calls(struct peer *p) {
     FILE *both = fdopen(p->fd, "r+");
     setvbuf(both, NULL, _IONBF, 0);
@@ -288,7 +288,7 @@ static void *reads_a_line(void *file) {
     return NULL;
 }
 
-// The stream's lock is free again after a thread has been cancelled in a call.
+// The stream's lock is free after a thread has been cancelled in a call.
 static void is_cancelled(struct peer *p) {
     FILE *in = fdopen(p->fd, "r");
     char line[100];
@@ -338,7 +338,7 @@ static void counts_lines(struct peer *p) {
     CALL(fclose(in));
 }
 
-// The peer has gone.
+// The peer has ended.
 static void writes_to_nobody(struct peer *p) {
     becomes_standard(p, 1);
     signal(SIGPIPE, SIG_IGN);
@@ -358,7 +358,7 @@ static void leaves(struct peer *p) {
     meet(p);
 }
 
-// A number of a stream of a pipe's.
+// The number of a stream of popen.
 static void takes_a_pipes_number(struct peer *p) {
     FILE *pipe = popen("true", "w");
     setbuf(pipe, NULL);
@@ -406,7 +406,7 @@ static void has_others_at_its_numbers(struct peer *p) {
     MUST(write(pipes[1], "by a pipe\n", 10));
     snprintf(path, sizeof path, "%s/log", p->dir);
     int file = MUST(open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600));
-    // A line at a time: what it read ahead would be the next one's.
+    // One line at a time, because bytes read ahead would belong to the next process.
     setbuf(stdin, NULL);
     takes("a pipe, the connection and nothing", pipes[0], p->fd, null);
     takes("nothing, the connection and a file", null, p->fd, file);

@@ -1,4 +1,4 @@
-// Streams in the place of standard input and output, and under FILE pointers.
+// Streams as standard input and output, and as FILE pointers.
 #include "common.h"
 
 static char buffer[70000];
@@ -99,7 +99,7 @@ static void reads_files(struct peer *p) {
     fclose(in);
 }
 
-// Reads and writes in turn on one buffered stream: libc has to seek in between, which a connection cannot.
+// Reads and writes in turn on one buffered stream. libc must seek in between, which a connection cannot.
 static void turns(struct peer *p) {
     FILE *both = fdopen(p->fd, "r+");
     char line[100];
@@ -153,7 +153,7 @@ static void reopens(struct peer *p) {
     CALL(fclose(out));
 }
 
-// A stream and its copy in a child write what each has put into it.
+// A stream and its copy in a child write the bytes that each has put into it.
 static void forks_with_a_file(struct peer *p) {
     FILE *out = fdopen(p->fd, "w");
     fprintf(out, "before the fork\n");
@@ -171,7 +171,7 @@ static void forks_with_a_file(struct peer *p) {
     CALL(write(p->fd, "x", 1));
 }
 
-// Errors of the connection show in the stream.
+// The stream reports errors of the connection.
 static void waits_in_a_file(struct peer *p) {
     FILE *in = fdopen(p->fd, "r");
     MUST(fcntl(p->fd, F_SETFL, O_NONBLOCK));
@@ -208,7 +208,7 @@ static void wrong_modes(struct peer *p) {
     send_all(p->fd, "done\n", 5);
 }
 
-// A stream that was made before the connection, and calls on its number.
+// A stream that existed before the connection, and calls on its number.
 static void file_before_connect(struct peer *p) {
     int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
     FILE *file = fdopen(fd, "r+");
@@ -289,7 +289,7 @@ static void talks_to_cat(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
-// Bytes that arrived before the exec are the new program's to read.
+// The new program reads the bytes that arrived before the exec.
 static void becomes_cat_late(struct peer *p) {
     meet(p);
     await_bytes(p->fd, 1000);
@@ -362,7 +362,7 @@ static void counts_output(struct peer *p) {
     say("%ld bytes, checksum %08x", total, sum);
 }
 
-// The descriptor is closed under two FILEs, and then a pipe's.
+// The descriptor is closed under two FILEs, and a pipe gets its number.
 static void closes_under_files(struct peer *p) {
     FILE *in = fdopen(p->fd, "r"), *out = fdopen(p->fd, "w");
     int kept = MUST(dup(p->fd)), number = p->fd, pipes[2];

@@ -1,11 +1,11 @@
-// The calls that move bytes, and what each returns. The server sends what it
-// is told to; the client makes the calls.
+// Calls that move bytes, and their results. The server sends as requested, and the client makes the
+// calls.
 #include "common.h"
 
 static char buffer[70000];
 static volatile int minus_one = -1; // hidden from the compiler's own checks
 
-// Serves the client: sends as many bytes of the pattern as it asks for, 0 ends.
+// Serves the client: sends as many bytes of the pattern as the client requests; 0 ends.
 static void feed(struct peer *p) {
     uint64_t offset = 0, count;
     while ((count = hear(p)) != 0) {
@@ -18,7 +18,7 @@ static void feed(struct peer *p) {
 
 static uint64_t asked;
 
-// Has the server send `count` bytes and waits until they have arrived.
+// Makes the server send `count` bytes, and waits until they have arrived.
 static void ask(struct peer *p, int count, int unread) {
     tell(p, count);
     hear(p);
@@ -33,13 +33,13 @@ static void done(struct peer *p) {
 
 static uint64_t taken;
 
-// Peeks at `count` bytes and says what came.
+// Peeks at `count` bytes, and prints them.
 static void peek(struct peer *p, int count, int flags) {
     long got = recv(p->fd, buffer, count, MSG_PEEK | flags);
     say("peeked %ld, %s", got, got >= 0 && matches(buffer, got, taken) ? "right" : "WRONG");
 }
 
-// The bytes that were just read, against the pattern.
+// Compares the bytes that were just read with the pattern.
 static void take(const void *bytes, long count) {
     say("  %s", count >= 0 && matches(bytes, count, taken) ? "right" : "WRONG");
     if (count > 0)
@@ -89,7 +89,7 @@ static void zero_length(struct peer *p) {
     done(p);
 }
 
-// A receive of nothing waits, once: for bytes or for its time-out.
+// A receive of zero bytes waits once, for bytes or for its timeout.
 static void empty_waits(struct peer *p) {
     struct timeval limit = {.tv_usec = 50000};
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));

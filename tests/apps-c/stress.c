@@ -1,5 +1,4 @@
-// Random sizes and random pauses at both ends, for a long time; a watcher looks
-// whether there is progress.
+// Random sizes and random pauses at both ends for a long time. A watchdog checks for progress.
 #include "common.h"
 
 static char buffer[1 << 16];
@@ -12,10 +11,10 @@ static uint32_t draw(uint32_t *state, uint32_t bound) {
 
 static uint32_t state, size_state;
 static uint32_t random_below(uint32_t bound) { return draw(&state, bound); }
-// Drawn apart: how much is sent does not depend on what happened on the way.
+// A separate random sequence, so that the amounts do not depend on earlier events.
 static uint32_t random_size(void) { return 1 + draw(&size_state, 3000); }
 
-// A pause now and then: none, a few instructions, a yield, some microseconds.
+// Pauses now and then: not at all, for a few instructions, a yield, or some microseconds.
 static void pause_sometimes(void) {
     uint32_t kind = random_below(1000);
     if (kind < 3)
@@ -83,8 +82,8 @@ static void receives(struct peer *p) {
     say("%llu bytes, then %zd", (unsigned long long)offset, got);
 }
 
-// --- both ways: each end sends whenever there is room and reads whenever there
-// is something, waiting by poll, epoll or a blocking call
+// --- both directions: each end sends whenever there is room and reads whenever there are bytes. It
+// waits by poll, epoll or a blocking call
 
 static void both_ways(struct peer *p) {
     uint64_t sent = 0, got = 0, out = 0, in = 0, all = messages() / 2, size = 0;

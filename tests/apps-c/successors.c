@@ -1,4 +1,4 @@
-// Programs that are started with a connection while its peer ends, which may be in the middle of putting its bytes back on TCP.
+// Programs that are started with a connection while its peer ends. The peer may be putting its bytes back on TCP.
 #include "common.h"
 
 enum { ROUNDS = 60, LENGTH = 400000, PAUSE_US = 1500 };

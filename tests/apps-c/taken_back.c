@@ -38,7 +38,7 @@ static void act(enum act act, int fd) {
     }
 }
 
-// The number stays in use: the next connection must not have it.
+// The number stays in use, so that the next connection does not get it.
 static void give_back_standard_input(void) {
     int null = MUST(open("/dev/null", O_RDONLY));
     MUST(dup2(null, 0));
@@ -65,7 +65,7 @@ static void *reads(void *argument) {
     return NULL;
 }
 
-// Waits as `next` says, and reads what is there.
+// Waits as `next` says, and reads the bytes.
 static void reads_when(int fd, int (*next)(int, int), int set) {
     static __thread char piece[PIECE];
     uint64_t read = 0;
@@ -112,7 +112,7 @@ static void *waits(void *argument) {
     return NULL;
 }
 
-// For each connection: this end's threads, and what the main thread does under them.
+// For each connection: this end's threads, and the action of the main thread meanwhile.
 static void under(struct peer *p, void *(*reader)(void *), void *(*writer)(void *)) {
     for (int i = 0; i < CONNECTIONS; i++) {
         int fd = connect_to(p, AF_INET, "taken");
@@ -165,7 +165,7 @@ static void under_both(struct peer *p) { under(p, reads, sends); }
 // complete.
 enum taker { NOTHING, CHILD, KILLED_CHILD, CANCELLED_THREAD, JUMPING_HANDLER };
 
-// How many connections; the moment at which a taker is stopped moves from one to the next.
+// Number of connections; the moment at which a taker is stopped moves from one to the next.
 enum { TAKEN = 24 };
 
 static sigjmp_buf landing;
@@ -213,7 +213,7 @@ static void take(enum taker taker, int i, int fd) {
     pthread_join(thread, NULL);
 }
 
-// Sends and receives at the same time, and waits for nothing but edges.
+// Sends and receives at the same time, and waits only for edges.
 static void *moves_by_edges(void *argument) {
     int fd = *(int *)argument, set = MUST(epoll_create1(0));
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
@@ -258,7 +258,7 @@ static void *moves(void *argument) {
     return NULL;
 }
 
-// One end of the connections, at which something takes each of them back, or nothing.
+// One end of the connections. A taker moves each of them to TCP, or none does.
 static void taken_at_one_end(struct peer *p, bool listens, enum taker taker, void *(*mover)(void *)) {
     int listener = listens ? listen_on(p, AF_INET, "both") : -1;
     total = 2 << 20;
@@ -294,7 +294,7 @@ static void killed_edges_here(struct peer *p) { taken_at_one_end(p, false, KILLE
 static void only_moves(struct peer *p) { taken_at_one_end(p, true, NOTHING, moves); }
 static void only_moves_by_edges(struct peer *p) { taken_at_one_end(p, true, NOTHING, moves_by_edges); }
 
-// Both ends take a connection back at the same moment, with bytes unread at both.
+// Both ends start the fallback at the same moment, with unread bytes at both.
 static void at_once(struct peer *p, bool listens) {
     int listener = listens ? listen_on(p, AF_INET, "at-once") : -1;
     for (int i = 0; i < TAKEN; i++) {
@@ -304,7 +304,7 @@ static void at_once(struct peer *p, bool listens) {
         send_pattern(fd, 0, before, i % 2 ? 1 : before);
         await_bytes(fd, before);
         meet(p);
-        // One a little later than the other, by more each time, and in turn.
+        // One end starts a little later than the other, by more each time, and in turn.
         struct timespec begin, now;
         clock_gettime(CLOCK_MONOTONIC, &begin);
         do
@@ -323,7 +323,7 @@ static void at_once(struct peer *p, bool listens) {
 static void at_once_here(struct peer *p) { at_once(p, false); }
 static void at_once_there(struct peer *p) { at_once(p, true); }
 
-// A child that takes a connection back once its parent lets it.
+// A child moves a connection to TCP once its parent allows it.
 struct waiting {
     pid_t id;
     int ends[2];
@@ -349,7 +349,7 @@ static void let_take(struct waiting child) {
     MUST(waitpid(child.id, NULL, 0));
 }
 
-// An entry of a set that is newer than the child which takes the connection back.
+// The entry is newer than the child that moves the connection to TCP.
 static void a_newer_entry(struct peer *p) {
     int fd = connect_to(p, AF_INET, "newer");
     warm(fd, false);
@@ -367,7 +367,7 @@ static void a_newer_entry(struct peer *p) {
     MUST(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL));
 }
 
-// The parent leaves everything before it has come to its set again.
+// The parent closes everything before it uses its epoll instance again.
 static void before_its_parent_leaves(struct peer *p) {
     int fd = connect_to(p, AF_INET, "newer");
     warm(fd, false);
@@ -392,7 +392,7 @@ static void sends_to_it(struct peer *p) {
         die("more than an end");
 }
 
-// An entry that was disabled when the child was forked, and is not any more.
+// The entry was disabled at the fork, and is enabled again.
 static void an_older_copy(struct peer *p) {
     int fd = connect_to(p, AF_INET, "newer");
     int set = MUST(epoll_create1(0));
@@ -410,7 +410,7 @@ static void an_older_copy(struct peer *p) {
     recv_pattern(fd, 0, PIECE, PIECE);
 }
 
-// The peer has sent and said that it sends no more: it puts nothing on TCP. What is unread comes all the same.
+// The peer has sent and half-closed, so it puts nothing on TCP. All unread bytes arrive nevertheless.
 static void ends_and_reads(struct peer *p) {
     int fd = accept_one(listen_on(p, AF_INET, "ended"));
     warm(fd, true);
@@ -433,7 +433,7 @@ static void a_filter(struct peer *p) {
     drain_to_eof(fd, 0);
 }
 
-// A child that has the connection already gets it in a message, as one more descriptor.
+// A child that has the connection already receives another descriptor of it in a message.
 static void passed_to_a_child(struct peer *p) {
     int fd = connect_to(p, AF_INET, "ended"), pair[2];
     warm(fd, false);
@@ -454,7 +454,7 @@ static void passed_to_a_child(struct peer *p) {
     say("the child ended with %d", WEXITSTATUS(status));
 }
 
-// The peer goes on on TCP, and this end counts the bytes that are there and makes no other call.
+// The peer continues on TCP, and this end counts the readable bytes and makes no other call.
 static void counts_bytes(struct peer *p) {
     int fd = connect_to(p, AF_INET, "counted"), there = 0;
     warm(fd, false);

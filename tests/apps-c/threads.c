@@ -66,7 +66,7 @@ static void two_readers(struct peer *p) {
     say("%u and %u records in order, %ld altogether, %ld wrong", next_number[0], next_number[1], mine[0] + mine[1], wrong);
 }
 
-// Readers without a lock: no byte is lost or doubled, whichever thread gets it.
+// Readers without a lock: no byte is lost or duplicated, whichever thread gets it.
 static void *sums(void *argument) {
     uint64_t *sum = argument;
     unsigned char piece[777];
@@ -145,7 +145,7 @@ static void both_ways_small(struct peer *p) {
     say("%llu bytes, %s", (unsigned long long)total, right ? "right" : "WRONG");
 }
 
-// A hundred streams come and go in four threads, while one goes on beside them.
+// A hundred streams are opened and closed in four threads, while one stays in use.
 static void *visits(void *argument) {
     (void)argument;
     for (int i = 0; i < 25; i++) {
@@ -202,8 +202,8 @@ static void serves_visits(struct peer *p) {
     say("all done");
 }
 
-// Threads close what others are using: errors and ends, but no crash, and no
-// other stream is touched.
+// Threads close streams that others use: errors and ends, but no crash, and no effect on other
+// streams.
 static void *uses_until_closed(void *argument) {
     (void)argument;
     char text[100] = "text";
@@ -242,7 +242,7 @@ static void serves_users(struct peer *p) {
     }
 }
 
-// --- records of several parts, which several threads write: no part of another comes in between
+// --- several threads write records of several parts: the parts of a record stay together
 
 enum { PARTS = 4, PART = 125, PARTED = 3000 };
 
@@ -262,7 +262,7 @@ static void *writes_parted(void *argument) {
 
 static void two_parted_writers(struct peer *p) {
     pthread_t threads[2];
-    // Room for all of them: a part of a record is written only where a buffer is full.
+    // Room for all records: only a full buffer splits a record.
     hear(p);
     for (int i = 0; i < 2; i++)
         if (pthread_create(&threads[i], NULL, writes_parted, p))
@@ -283,7 +283,7 @@ static void reads_parted(struct peer *p) {
                 torn++;
                 break;
             }
-    // The kernel tears some where its buffers fill up.
+    // The kernel splits some records when its buffers are full.
     say("torn: %s", torn < 2 * PARTED / 20 ? "few or none" : "many");
     note("%d records torn", torn);
 }

@@ -1,4 +1,4 @@
-// Signal handlers that are left by unwinding: the thread ends in them.
+// Signal handlers that are left by unwinding, because the thread ends in them.
 #include "common.h"
 
 enum { MANY = 20 };
@@ -11,7 +11,7 @@ static void exits(int signal) {
     pthread_exit("exited");
 }
 
-// Acts upon a cancellation that had been asked for before.
+// Acts on a cancellation that was requested before.
 static void is_cancelled(int signal) {
     (void)signal;
     pthread_cancel(pthread_self());
@@ -57,7 +57,7 @@ static void *runs(void *argument) {
 
 static const char *result_of(void *result) { return result == PTHREAD_CANCELED ? "cancelled" : result; }
 
-// Threads that are taken out of a call by a signal, one after the other, and what each has left.
+// Signals end threads in calls, one after the other; checks the state that each leaves.
 static void are_ended(struct peer *p, const char *call, void (*does)(int), void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     MUST(sigaction(SIGUSR1, &action, NULL));
@@ -85,7 +85,7 @@ static void ends_threads(struct peer *p) {
         are_ended(p, "receives", receives, handlers[i]);
         are_ended(p, "computes", computes, handlers[i]);
     }
-    // The connection is as it was.
+    // The connection is unchanged.
     char byte;
     tell(p, 1);
     recv_all(p->fd, &byte, 1);

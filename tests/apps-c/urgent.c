@@ -26,9 +26,9 @@ static int at_mark(int fd) {
     return mark;
 }
 
-// The urgent byte is beside the stream.
+// The urgent byte is outside of the stream.
 static void beside(struct peer *p) {
-    // All has been sent by now, and what is beyond the byte may have arrived with it.
+    // All bytes have been sent by now, and bytes after the urgent one may have arrived with it.
     meet(p);
     await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
     CALL(recv(p->fd, buffer, 10, MSG_OOB));
@@ -49,7 +49,7 @@ static void beside(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// The urgent byte is in the stream, where it was sent.
+// The urgent byte is in the stream, at its place.
 static void in_line(struct peer *p) {
     int on = 1;
     signal(SIGURG, on_urgent);
@@ -58,7 +58,7 @@ static void in_line(struct peer *p) {
     meet(p);
     meet(p);
     await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
-    // "before", the byte in its place, "after".
+    // "before", the byte at its place, "after".
     await_bytes(p->fd, 12);
     CALL(recv(p->fd, buffer, 10, MSG_OOB));
     say_text("received", buffer, recv(p->fd, buffer, 100, 0));
@@ -79,8 +79,8 @@ static void sends_in_line(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// The sender of an urgent byte has bytes unread itself: what follows arrives as always. The two ends take each of several
-// connections back at once.
+// The sender of an urgent byte has unread bytes itself; later bytes arrive as usual. Both ends move several
+// connections to TCP at once.
 enum { UNREAD = 1000, FOLLOWS = 5000, CONNECTIONS = 10 };
 static char more[FOLLOWS];
 
@@ -127,7 +127,7 @@ static void hears_urgent(struct peer *p, size_t length) {
     say_text("received", buffer, length);
 }
 
-// The peer has ended what it sends, and that is unread.
+// The peer has half-closed, and its end is unread.
 static void sends_behind_the_end(struct peer *p) {
     meet(p);
     await_bytes(p->fd, UNREAD);
@@ -153,7 +153,7 @@ static void ends_and_hears(struct peer *p) {
     meet(p);
 }
 
-// The peer is stopped, and what it has sent is unread.
+// The peer is stopped, and its bytes are unread.
 static void sends_to_the_stopped(struct peer *p) {
     pid_t peer = hear(p);
     await_stopped(peer);

@@ -1,5 +1,5 @@
-// Calls that wait for something else than a connection, after a fork. Meanwhile the peer takes its connection back to TCP, and must
-// have an answer. The child makes no call of libc until then, so that it cannot answer for its parent.
+// Calls that wait for something other than a connection, after a fork. Meanwhile the peer falls back to TCP, and
+// needs an answer. The child makes no call of libc until then, so that it cannot answer for its parent.
 #include "common.h"
 
 #include <sys/resource.h>
@@ -76,7 +76,7 @@ enum { WAYS = sizeof ways / sizeof ways[0] };
 
 static void caught(int signal) { (void)signal; }
 
-// Ends its parent's wait once the peer has reported that it goes on.
+// Ends its parent's wait once the peer has reported that it continues.
 static void end_of_wait(struct peer *p, const struct way *way) {
     uint64_t value;
     struct timespec moment = {.tv_nsec = 10000000};

@@ -40,7 +40,7 @@ static int is_filled(const unsigned char *bytes, size_t n, int seed)
 static int next(void) { return (rank + 1) % size; }
 static int previous(void) { return (rank + size - 1) % size; }
 
-/* Every length from nothing to some megabytes, around the places where the way changes. */
+/* Sends every length from zero to some megabytes, around the sizes at which the transport changes. */
 static void lengths(void)
 {
     static const size_t some[] = {0, 1, 3, 4, 7, 8, 9, 31, 32, 33, 39, 40, 41, 63, 64, 65, 100, 255, 256, 1000, 4095, 4096,
@@ -76,7 +76,7 @@ static void large(void)
     free(bytes);
 }
 
-/* Many under way at once, in both directions, of all kinds of lengths. */
+/* Many messages of all lengths under way at once, in both directions. */
 static void crowd(void)
 {
     enum { N = 200 };
@@ -99,7 +99,7 @@ static void crowd(void)
     }
 }
 
-/* A flood that no receive awaits, then received in order. */
+/* A flood of messages without receives, which are then received in order. */
 static void flood(void)
 {
     enum { N = 20000 };
@@ -129,7 +129,7 @@ static void wildcards(void)
             MPI_Status status;
             MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
             CHECK(value == status.MPI_SOURCE * 100 + status.MPI_TAG);
-            /* Those of one source come in their order. */
+            /* Messages of one source arrive in their order. */
             CHECK(status.MPI_TAG == seen[status.MPI_SOURCE]++);
         }
     } else {
@@ -139,7 +139,7 @@ static void wildcards(void)
         }
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    /* A receive from any source does not overtake an older one from a certain one. */
+    /* A receive from any source does not overtake an older one from one source. */
     if (rank == 0 && size > 1) {
         int a = -1, b = -1;
         MPI_Request requests[2];
@@ -180,7 +180,7 @@ static void probes(void)
         MPI_Mprobe(previous(), MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status);
         MPI_Get_count(&status, MPI_BYTE, &count);
         CHECK(count == n && status.MPI_TAG == 30);
-        /* The message that was taken is not found again. */
+        /* A message that was taken is not found again. */
         MPI_Iprobe(previous(), 30, MPI_COMM_WORLD, &flag, &status);
         CHECK(!flag);
         MPI_Recv(in, n, MPI_BYTE, previous(), 31, MPI_COMM_WORLD, &status);
@@ -192,7 +192,7 @@ static void probes(void)
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
         free(out);
         free(in);
-        /* The next ones shall not come before all have looked. */
+        /* Later messages must not arrive before all ranks have probed. */
         MPI_Barrier(MPI_COMM_WORLD);
     }
 }
@@ -222,7 +222,7 @@ static void synchronous(void)
     MPI_Request request;
     MPI_Issend(&value, 1, MPI_INT, next(), 40, MPI_COMM_WORLD, &request);
     if (size > 1) {
-        /* Nothing receives it before the barrier. */
+        /* No rank receives it before the barrier. */
         for (int i = 0; i < 1000; i++) {
             MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
             CHECK(!flag);

@@ -1,5 +1,5 @@
-/* How long collective operations take, as OSU's benchmarks measure them: `collectives [ROUNDS]`. For each operation and size
-   one line: microseconds, the mean of all ranks. Each result is compared with what it has to be. */
+/* Measures the time of collective operations, like OSU's benchmarks: `collectives [ROUNDS]`. Prints a line for each
+   operation and size: microseconds, the mean of all ranks. Checks each result. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* IS, the integer sort of the NAS Parallel Benchmarks, written anew from their specification (NASA RNR-94-007, section 2.5):
-   `is S|W|A`. Ten times the keys are ranked, which takes an all-to-all of all keys. Ranks of five keys are compared with those
-   of the benchmark in each iteration, and the sorted keys are checked at the end. Prints millions of keys ranked a second;
-   ends with status 1 if anything is wrong. */
+/* IS, the integer sort of the NAS Parallel Benchmarks, written anew from their specification (NASA RNR-94-007,
+   section 2.5): `is S|W|A`.
+   Ranks the keys ten times, which takes an all-to-all of all keys. Compares the ranks of five keys with those of the
+   benchmark in each iteration, and checks the sorted keys at the end. Prints millions of keys ranked a second. Ends
+   with status 1 on any error. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -98,7 +99,7 @@ int main(int argc, char **argv)
     int *taken = NULL, *less = NULL, taken_count = 0, low = 0, high = 0, before = 0;
     int wrong = 0;
     double start = 0;
-    /* The first one does not count. */
+    /* The first iteration does not count. */
     for (int iteration = 0; iteration <= ITERATIONS; iteration++) {
         int turn = iteration ? iteration : 1;
         if (iteration == 1) {
@@ -118,7 +119,7 @@ int main(int argc, char **argv)
             MPI_Bcast(&test[i], 1, MPI_INT, from, MPI_COMM_WORLD);
         }
 
-        /* By buckets, which go to ranks in turn, about as many keys to each. */
+        /* By buckets, which go to ranks in turn, so that each rank gets about as many keys. */
         memset(here, 0, BUCKETS * sizeof *here);
         for (int i = 0; i < own; i++)
             here[key[i] >> shift]++;
@@ -157,7 +158,7 @@ int main(int argc, char **argv)
         taken = get(taken_count * sizeof *taken);
         MPI_Alltoallv(sorted, counts, places, MPI_INT, taken, their_counts, their_places, MPI_INT, MPI_COMM_WORLD);
 
-        /* less[k - low]: keys below k, of all ranks. */
+        /* `less[k - low]` is the number of keys below k, of all ranks. */
         free(less);
         less = get((high - low + 1) * sizeof *less);
         memset(less, 0, (high - low + 1) * sizeof *less);
@@ -183,7 +184,7 @@ int main(int argc, char **argv)
     }
     double seconds = MPI_Wtime() - start, longest;
 
-    /* All keys are there, and those of a rank go before those of the next one. */
+    /* Checks that all keys are there, and that those of a rank are less than those of the next one. */
     int64_t count = taken_count, sum = 0, total[2], mine[2];
     for (int i = 0; i < own; i++)
         sum += key[i];

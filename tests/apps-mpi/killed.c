@@ -1,4 +1,4 @@
-/* Rank 1 is killed in the middle of long messages; the others wait for it. */
+/* Rank 1 is killed during long messages, while the other ranks wait for it. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>

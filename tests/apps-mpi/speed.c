@@ -1,7 +1,7 @@
-/* Latency, bandwidth and message rate of two ranks, as OSU's benchmarks measure them: `speed [ROUNDS [LARGEST]]`. With SPEED_PRIORITY in the
-   environment both ranks have a real-time priority while they measure. For each size
-   one line: half a round trip in nanoseconds, bandwidth in MB/s with 64 messages under way, messages per second in
-   millions. */
+/* Measures latency, bandwidth and message rate of two ranks, like OSU's benchmarks: `speed [ROUNDS [LARGEST]]`. With
+   SPEED_PRIORITY in the environment, both ranks have a real-time priority while they measure.
+   Prints for each size nanoseconds of half a round trip, bandwidth in MB/s with 64 messages under way, and
+   millions of messages a second. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>

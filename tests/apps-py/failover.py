@@ -381,7 +381,7 @@ def beginnings(peer):
         thread.start()
     for thread in threads:
         thread.join()
-    # No connection ends before the other end has had all of it.
+    # No connection ends before the other end has received all of it.
     peer.meet()
     say(failures[0] if failures else "every byte")
 

@@ -68,7 +68,7 @@ def start_heir(address, inherited):
         take_turns([inherited])
         assert before == acknowledged(inherited), "the inherited connection is on TCP"
         own.sendall(b"2")
-        # All are there at once.
+        # All are connected at the same time.
         own.recv(1)
         os._exit(0)
     return told

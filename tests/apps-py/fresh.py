@@ -48,7 +48,7 @@ def ask(peer, nodelay):
             recv_exactly(connection, SIZE)
             late += unacknowledged(connection) != 0
         connection.close()
-    # A processor that is busy may let one acknowledgement wait; those of a switch come a hundred times.
+    # A busy processor may delay one acknowledgement; a faulty switch delays a hundred.
     say("acknowledged with the answer:", late < CONNECTIONS // 10 or late)
 
 

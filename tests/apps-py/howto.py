@@ -23,11 +23,11 @@ import threading
 import time
 
 FENCE = re.compile(r"^```(.*)$")
-# Of a command's output, in which numbers differ from run to run.
+# Patterns in a command's output with numbers that differ from run to run.
 NUMBER = re.compile(r"\d[\d.,]*(?:[kMG]\b|[µnm]?s\b)?")
-# Debian keeps PostgreSQL's programs apart.
+# Debian keeps PostgreSQL's programs in a separate folder.
 PATH = ":".join([os.environ["PATH"], "/usr/sbin", "/sbin", *sorted(glob.glob("/usr/lib/postgresql/*/bin"))])
-# A function in place of sudo: the page's commands run as root.
+# A function in place of sudo, because the page's commands run as root.
 SHIMS = """
 sudo() {
     case $1 in
@@ -68,7 +68,7 @@ class Host:
         self.name, self.folder = name, os.path.join(folder, name)
         os.mkdir(self.folder)
         self.output, self.changed = "", threading.Condition()
-        # All of it ends with this program.
+        # Everything ends with this program.
         words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "--norc"]
         self.shell = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -77,13 +77,13 @@ class Host:
         )
         threading.Thread(target=self.listen, daemon=True).start()
         self.type("set -o pipefail\nip link set lo up\nmount -t tmpfs none /run\nmkdir -p -m 755 /run/sovia\n" + SHIMS)
-        # Overlays: changes of the page are gone with the namespace.
+        # Overlays discard the page's changes with the namespace.
         upper = os.path.join(self.folder, "upper")
         for place in ("etc", "usr/lib", "var/lib"):
             layer = f"{upper}/{place}"
             self.type(f"mkdir -p {layer} {layer}-work && mount -t overlay none /{place} "
                       f"-o lowerdir=/{place},upperdir={layer},workdir={layer}-work\n")
-        # Copies that any user may read.
+        # Copies that every user may read.
         built = os.path.dirname(sovia)
         self.type(f"mkdir -p /usr/lib/sovia && cp {built}/libsovia_preload.so /usr/lib/sovia/\n"
                   f"mkdir -m 755 /run/bin && cp {built}/sovia {built}/sovia-tools {built}/libsovia_preload.so /run/bin/\n"
@@ -104,7 +104,7 @@ class Host:
         """Types lines, and waits until the last command has ended. Returns what has been printed meanwhile."""
         marks = [f"@end-{os.urandom(8).hex()}", "@status-"]
         before = len(self.output)
-        # Each line is a command of its own, but for those that a shell reads as one.
+        # Each line is a command, except for lines that a shell reads as one command.
         self.shell.stdin.write(f"trap 'echo {marks[1]}$?' ERR\n{text}trap - ERR\necho {marks[0]}\n")
         self.shell.stdin.flush()
         with self.changed:
@@ -180,13 +180,13 @@ def carry_out(page, sovia, folder):
                 while "again" in block.options and not all(has_come(line, printed) for line in shown(following)):
                     time.sleep(0.1)
                     printed = host.type(block.text)
-                # A key that one host prints is typed at the other, as `$KEY_OF_ONE`.
+                # A key printed on one host is typed on the other, as `$KEY_OF_ONE`.
                 key = re.search(r"^[A-Za-z0-9+/]{43}=$", printed, re.M)
                 if key:
                     for other in hosts.values():
                         other.type(f"KEY_OF_{host.name.upper()}={key.group(0)}\n")
             elif block.language == "text":
-                # A program in the background prints when it likes; a test's watchdog ends this.
+                # A background program prints at any time; the test's watchdog limits the wait.
                 for line in shown(block):
                     with host.changed:
                         while not has_come(line, printed) and not has_come(line, host.output):

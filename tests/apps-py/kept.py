@@ -18,7 +18,7 @@ import sys
 from common import acknowledged
 
 PORT = 7531
-# Of a wait for what must not come.
+# Seconds of a wait for an event that must not come.
 PATIENCE = 1.0
 ROUNDS = 20
 
@@ -49,7 +49,7 @@ def ask(port):
         try:
             for i in range(ROUNDS):
                 message = b"%d of %d;" % (i, number)
-                # Bytes that an earlier line has sent may come first.
+                # Bytes of an earlier line may come first.
                 awaited += message
                 connection.sendall(message)
                 while awaited:
@@ -124,7 +124,7 @@ class Scene:
 
 def listens():
     with open("/proc/self/net/tcp") as table:
-        # The state of a listener: connections of the last conversation may still wait for their end.
+        # State of the listener: connections of the last conversation may still be closing.
         return any(f":{PORT:04X} " in line and line.split()[3] == "0A" for line in table)
 
 

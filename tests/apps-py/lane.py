@@ -33,7 +33,7 @@ def serve(address, port):
     with socket.create_server((address, port), family=family) as server:
         connection, _ = server.accept()
         (count,) = struct.unpack("!Q", exactly(connection, 8))
-        # In both directions at a time.
+        # In both directions at the same time.
         back = threading.Thread(target=connection.sendall, args=(some(2, count),))
         back.start()
         digest = hashlib.sha256(exactly(connection, count)).digest()
@@ -60,7 +60,7 @@ def noise(address, port, count):
     source = random.Random(3)
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for number in range(count):
-        # Some begin as frames do: with the version of the wire format.
+        # Some begin like frames: with the version of the wire format.
         head = b"\2" if number % 2 else b""
         sender.sendto(head + source.randbytes(source.randrange(1400)), (address, port))
 

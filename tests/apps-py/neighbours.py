@@ -55,7 +55,7 @@ def connect(address, port, source, keepalive=False):
             connection.connect((address, int(port)))
             return connection
         except ConnectionRefusedError:
-            # The other one is not there yet.
+            # The other process has not started yet.
             connection.close()
             time.sleep(0.02)
     raise TimeoutError("nobody listens there")
@@ -210,7 +210,7 @@ def impatient(connect, folder):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1500)
     come_to_be_accelerated(connection)
     wait_for(folder, "down")
-    # Nothing has been sent, for longer than that.
+    # Nothing has been sent for longer than the timeout.
     time.sleep(3)
     connection.setblocking(False)
     try:

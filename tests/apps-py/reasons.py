@@ -45,7 +45,7 @@ def hear(s):
     assert read_exactly(s, len(MESSAGE)) == MESSAGE
 
 
-# Each case: what the asking end does, and what the answering end does.
+# Each case has an action of the asking end and one of the answering end.
 
 
 def short(s):

@@ -83,7 +83,7 @@ def filters(words):
         compared = (Comparison * len(comparisons))(*comparisons)
         for name in names:
             number = seccomp.seccomp_syscall_resolve_name(name.encode())
-            # Another processor has not all of them.
+            # Other processors lack some of these calls.
             if number >= 0:
                 args = ctypes.c_uint32(action), number, len(comparisons), compared
                 call(seccomp.seccomp_rule_add_array, context, *args)
@@ -95,7 +95,8 @@ def filters(words):
         load(ALLOW, ERRNO | errno.ENOSYS, UNKNOWN_TO_PODMAN)
     if "system-service" in words:
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "system-service.txt")) as file:
-            # Under the filters above a call must still be allowed here to be refused there.
+            # Allow the calls that the filters above refuse, because KILL would override their
+            # error.
             load(KILL, ALLOW, file.read().split())
 
 

@@ -32,7 +32,7 @@ async def asyncio_server_main(peer):
             writer.write(data)
             await writer.drain()
         writer.close()
-        # The loop's end would leave unsent what it keeps.
+        # The end of the loop would discard its unsent bytes.
         await writer.wait_closed()
         finished.set()
 

@@ -17,7 +17,7 @@ def round_of_turns(context):
         server = context.socket(zmq.REP)
         server.connect(f"tcp://127.0.0.1:{port}")
         servers.append(server)
-    # Until all are there: what comes before would go to those that are.
+    # Wait for all, because early bytes would go only to those that are there.
     poller = zmq.Poller()
     for server in servers:
         poller.register(server, zmq.POLLIN)
@@ -43,6 +43,6 @@ try:
     turns = [round_of_turns(context) for _ in range(ROUNDS)]
     print("in turn" if all(turn == 2 * list(range(SERVERS)) for turn in turns) else turns)
 finally:
-    # Not by the context's end, which waits for sockets that are open.
+    # The end of the context would wait for open sockets.
     sys.stdout.flush()
     os._exit(0)

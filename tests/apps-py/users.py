@@ -131,8 +131,8 @@ def descriptors():
 def nothing_is_shared(before, what=""):
     after = shared(what)
     assert not after.keys() & before.keys(), (before, after)
-    # Its own family's file is new; worker_shares_nothing looks at that.
-    # So is the one with its own records, which others may read and cannot write.
+    # The file of its own family is new; worker_shares_nothing checks it.
+    # The file with its own records is new too; others may read it, and cannot write to it.
     for fd, target in descriptors().items():
         if "memfd:sovia" in target:
             assert "sovia-family" in target or is_board(fd, target), target
@@ -180,7 +180,7 @@ def setns():
     os.close(namespace)
 
 
-# Each with whether processes like this one can share memory with it afterwards, if it is dumpable.
+# Each change, and whether dumpable processes can share memory with the process afterwards.
 CHANGES = {
     "setuid": (lambda: os.setuid(NOBODY), True),
     "setgid": (lambda: os.setgid(NOBODY), True),
@@ -200,7 +200,7 @@ CHANGES = {
     "bounding_set": (lambda: must(libc.prctl(24, 25, 0, 0, 0)), False),
     "not_dumpable": (lambda: must(libc.prctl(4, 0, 0, 0, 0)), True),
     "unshare": (lambda: must(libc.unshare(0x00020000)), True),
-    # Granted to processes of one thread only; its user has no number in the new namespace.
+    # Allowed only to processes with one thread; the new namespace does not map its user.
     "unshare_user": (lambda: must(libc.unshare(0x10000000)), False),
     "setns": (setns, True),
     "setresuid_by_number": (lambda: system_call(117, NOBODY, NOBODY, NOBODY), True),
@@ -215,7 +215,7 @@ def change(name):
     busy, idle, fresh = server.connect(), server.connect(), server.connect()
     assert accelerated(busy) and accelerated(idle)
     converse(fresh, 1)
-    # Bytes that have not been read when it happens.
+    # Bytes are unread during the change.
     idle.sendall(b"unread")
     while not select.select([idle], [], [], 0)[0]:
         pass
@@ -229,7 +229,7 @@ def change(name):
     for connection in busy, idle, fresh:
         converse(connection, 200)
         assert not is_accelerated(connection) or connection is fresh
-    # Beginning anew, with a server of the same rights.
+    # Starts again, with a server of the same privileges.
     must(libc.prctl(4, 1, 0, 0, 0))
     new = Server()
     connection = new.connect()
@@ -360,7 +360,7 @@ def worker():
         os.read(go_on[0], 1)
         os._exit(0)
     os.read(done[0], 1)
-    # Every connection works, old or new, and wakes the threads that sleep.
+    # Every connection works, old or new, and wakes sleeping threads.
     converse(parents, 500)
     assert is_accelerated(parents)
     converse(common, 200)
@@ -402,7 +402,7 @@ def worker_shares_nothing():
             own = Server()
             connection = own.connect()
             assert accelerated(connection)
-            # And a child of its own, which shares that.
+            # A child of its own shares that connection.
             grandchild = os.fork()
             if grandchild == 0:
                 converse(connection, 100)

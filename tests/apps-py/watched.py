@@ -120,7 +120,7 @@ def write(port):
     connection.close()
 
 
-# Files as those of a process under Sovia, by a process that is none.
+# Files like those of a process under Sovia, in a process without it.
 
 MAGIC = int.from_bytes(b"SOVIABRD", "little")
 
@@ -142,13 +142,13 @@ GOOD = (field(1, 4, 0), field(2, 4, 4), field(3, 4, 8), field(4, 4, 12), field(5
 
 def page(text, own):
     page = bytearray(8192 + 64 * 256)
-    # One place is used, which is that process's.
+    # One slot is in use, by that process.
     struct.pack_into("=iiii", page, 0, 1, 0, own, 1)
     page[576:584] = b"\xff" * 8
     page[1024:1024 + len(text)] = text
     for at in range(4096, len(page), 256):
         page[at:at + 64] = os.urandom(64)
-        # A connection of that process's, and a phase and paths that there are.
+        # A connection of that process, with a valid phase and valid paths.
         struct.pack_into("=IIIIQ", page, at, 1, at // 256 % 5, at // 256 % 4, at // 256 % 5, 1)
     return bytes(page)
 
@@ -190,7 +190,7 @@ def hostile(_port):
         os.unlink("/tmp/memfd:sovia-records")
         stay()
     children.append(child)
-    # And one whose file is cut while it is looked at.
+    # A child whose file is truncated while it is read.
     child = os.fork()
     if child == 0:
         file = os.memfd_create("sovia-records")

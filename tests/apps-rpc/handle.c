@@ -35,7 +35,7 @@ static void control(CLIENT *client) {
     printf("no such wish: %d %d\n", !clnt_control(client, 77, (char *)&number), !clnt_control(client, CLGET_VERS, NULL));
 }
 
-// Calls without an answer, sent with one that has.
+// Calls without an answer, sent together with one that has an answer.
 static void batched(CLIENT *client) {
     struct timeval none = {0, 0};
     pair given = {1, 2};
@@ -47,7 +47,7 @@ static void batched(CLIENT *client) {
     calls(client, 3);
 }
 
-// Numbers with a sign, by functions for other types than the server's.
+// Signed numbers, by functions for other types than the server's.
 static void signs(CLIENT *client) {
     pair given = {-8, 3};
     long got = 0;
@@ -81,7 +81,7 @@ static bool_t half_encoded(XDR *xdrs, void *count) {
     return FALSE;
 }
 
-// Credentials of a kind that no server knows, until they have been refreshed so often.
+// Credentials that no server knows, until they have been refreshed often enough.
 static long flavour, refreshes, wanted;
 
 static int marshal(AUTH *auth, XDR *xdrs) {

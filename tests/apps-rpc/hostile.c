@@ -1,4 +1,4 @@
-// Clients that send no calls: each leaves a connection that its server has to put up with.
+// Clients that send no calls. A server must cope with each of their connections.
 #include "client.h"
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ int hostile(CLIENT *client, const char *name) {
         // Does not wait for the answer.
         say("a call without an answer", late(client, 100, 0));
     } else if (!strcmp(name, "endless")) {
-        // A record of fragments none of which is the last.
+        // A record in which no fragment is the last one.
         *(uint32_t *)fragment = htonl(sizeof fragment - 4);
         for (int i = 0; i < 100; i++)
             if (send_raw(client, fragment, sizeof fragment) < 0)
@@ -36,7 +36,7 @@ int hostile(CLIENT *client, const char *name) {
         send_raw(client, text, strlen(text));
         printf("no mark\n");
     } else if (!strcmp(name, "empties")) {
-        // The marks of a million fragments of no bytes.
+        // Marks of a million empty fragments.
         for (int i = 0; i < 64; i++)
             if (send_raw(client, fragment, sizeof fragment) < 0)
                 break;
@@ -52,11 +52,11 @@ int hostile(CLIENT *client, const char *name) {
         send_words(client, (uint32_t[]){0x80000000 | 24, 1, 1, 0, 0, 0, 0}, 7);
         say("a call on that connection", late(client, 1, 60000));
     } else if (!strcmp(name, "large-claim")) {
-        // Half a gigabyte of argument, announced in a whole record.
+        // An argument of half a gigabyte, announced in a whole record.
         send_words(client, (uint32_t[]){0x80000000 | 44, 5, 0, 2, SERVICE, FIRST, REVERSED, 0, 0, 0, 0, 0x20000000}, 12);
         printf("an argument that is not there\n");
     } else if (!strcmp(name, "stays")) {
-        // The beginning of a record; the rest does not come for as long as the test lasts.
+        // The beginning of a record, whose rest does not come during the test.
         send_words(client, (uint32_t[]){0x80000000 | 400, 1, 0, 2}, 4);
         printf("waiting\n");
         fflush(stdout);

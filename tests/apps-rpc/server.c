@@ -1,4 +1,4 @@
-// Serves what service.x says, on a port of loopback: `server PORT [via]`. There is no portmapper.
+// Serves service.x on a loopback port: `server PORT [via]`, without a portmapper.
 #include "service.h"
 #include <arpa/inet.h>
 #include <stdio.h>
