@@ -33,8 +33,8 @@ pub(super) fn places(len: usize) -> impl Iterator<Item = usize> {
 
 /// Returns an address for `len` bytes in the room from `place` to the next multiple of [`STEP`].
 ///
-/// A program reads the same few pages of each of its segments. If all segments began at multiples of [`STEP`], these pages
-/// would compete for one set of the TLB, and their page-table entries for one set of the cache.
+/// A program reads the same few pages of each of its segments. Without the stagger, these pages would compete for one
+/// set of the TLB, and their page-table entries for one set of the cache.
 fn staggered(place: usize, len: usize) -> usize {
     let pages = (len.next_multiple_of(STEP) - len) / PAGE + 1;
     // Fibonacci hashing spreads consecutive numbers evenly.
