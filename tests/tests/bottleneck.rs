@@ -90,7 +90,7 @@ fn bytes_are_right_over_a_way_that_does_everything_to_frames() {
     assert!(carried, "{ends:#?}");
     let said = scene.way.end();
     println!("{said}");
-    for what in ["lost by chance", "twice", "late", "damaged"] {
+    for what in ["lost by chance", "twice", "late", "corrupt"] {
         let count = said.split(&[',', ';'][..]).find_map(|part| part.trim().strip_suffix(what));
         let count = count.and_then(|count| count.trim().parse::<u64>().ok());
         assert!(count.is_some_and(|count| count > 0), "none {what}: {said}");

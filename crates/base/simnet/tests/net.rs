@@ -82,7 +82,7 @@ fn faults_are_as_frequent_as_asked() {
     for (what, count) in [
         ("lost", counters.lost),
         ("duplicated", counters.duplicated),
-        ("damaged", counters.corrupt),
+        ("corrupt", counters.corrupt),
         ("reordered", counters.reordered),
     ] {
         assert!((800..1_200).contains(&count), "{what}: {count}");

@@ -107,7 +107,7 @@ impl Relay {
         let counters = self.net.counters();
         let sum = |of: fn(&Device) -> u64| self.devices.iter().map(of).sum::<u64>();
         format!(
-            "{} frames, {} lost by chance, {} by a full queue, {} twice, {} late, {} damaged; \
+            "{} frames, {} lost by chance, {} by a full queue, {} twice, {} late, {} corrupt; \
              by the relay itself {} missed, {} too long, {} refused",
             counters.sent,
             counters.lost,
