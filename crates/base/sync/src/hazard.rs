@@ -107,6 +107,24 @@ fn strike_further(state: &State, place: usize) {
     });
 }
 
+impl Hazard {
+    /// Announces the use of the object at `place` (not 0), and ends the use of the former object. Has the same order as
+    /// [`publish`].
+    #[inline]
+    pub fn change_to(&mut self, place: usize) {
+        match self.word {
+            Some((at, _)) => {
+                // SYNC: Release pairs with the load in `Words::names`, for the former object.
+                at.store(place, Ordering::Release);
+                // SYNC: pairs with the fence in `settle`.
+                fences::light();
+                self.place = place;
+            }
+            None => *self = publish(place),
+        }
+    }
+}
+
 impl Drop for Hazard {
     #[inline]
     fn drop(&mut self) {

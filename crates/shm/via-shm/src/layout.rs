@@ -22,7 +22,7 @@ pub const AREA: usize = 8 << 20;
 pub const WORDS: usize = 8;
 
 /// Magic number of a Sovia segment. The low byte counts incompatible layouts.
-pub const MAGIC: u64 = 0x534f_5649_4153_4d09;
+pub const MAGIC: u64 = 0x534f_5649_4153_4d0a;
 
 /// First page of a segment.
 #[derive(Debug)]
@@ -49,8 +49,8 @@ pub struct Side {
     /// Changed whenever this side's registered memory changes. After a change, data that the other side has stored
     /// about a region is invalid.
     pub regions: AtomicU32,
-    /// A bit for each VI with an unanswered request of this side.
-    pub pending: [AtomicU64; VIS as usize / 64],
+    /// A bit for each group of VIs in which this side may have an unanswered request ([`crate::request`]).
+    pub pending: AtomicU64,
     /// This side's ready lists.
     pub ready_lists: [ReadyList; READY_LISTS as usize],
 }

@@ -63,6 +63,14 @@ pub enum Used {
 /// these VIs are used most.
 const STAYS: u32 = 16;
 
+/// Number of VIs in a group. Each side has one word with a bit for each group. So a side that has no request of the
+/// other side reads only this word.
+const GROUP: u32 = VIS / u64::BITS;
+
+fn group_bit(vi: u32) -> u64 {
+    1 << (vi / GROUP)
+}
+
 fn owner(vi: u32) -> SideIndex {
     (vi & 1) as usize
 }
@@ -113,9 +121,24 @@ impl Segment {
         let kept = entry.state.load(Ordering::Relaxed) & (LIVES | USED);
         self.recycle(vi, kept & LIVES == LIFE);
         entry.state.store(kept | REQUESTED, Ordering::Release);
-        let pending = &self.side(side).pending[(vi / 64) as usize];
-        pending.fetch_or(1 << (vi % 64), Ordering::SeqCst);
+        self.side(side).pending.fetch_or(group_bit(vi), Ordering::SeqCst);
         Some(vi)
+    }
+
+    /// Clears the bit of a VI's group after a request of `side` for this VI has ended, unless the group has another
+    /// request of this side.
+    fn end_request(&self, side: SideIndex, vi: u32) {
+        let pending = &self.side(side).pending;
+        // SYNC: a requester stores its request's state, then sets the bit. Either this load finds the state, or the
+        // requester sets the bit after it was cleared here.
+        pending.fetch_and(!group_bit(vi), Ordering::SeqCst);
+        let first = vi / GROUP * GROUP;
+        let is_pending = |vi: u32| {
+            owner(vi) == side && self.request(vi).state.load(Ordering::Acquire) & PHASE == REQUESTED
+        };
+        if (first..first + GROUP).any(is_pending) {
+            pending.fetch_or(group_bit(vi), Ordering::SeqCst);
+        }
     }
 
     /// Claims `vi` and returns true. Returns false if an end still uses `vi`. The claimed state keeps a forked
@@ -168,26 +191,35 @@ impl Segment {
 
     /// Withdraws a request and puts its VI into the state `left`. Returns false if the other end has answered.
     fn take_back(&self, side: SideIndex, vi: u32, left: u32) -> bool {
-        self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Acquire);
         let left = seen & (LIVES | USED) | left;
         point(At::Taking);
-        seen & PHASE == REQUESTED
-            && state.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let is_taken = seen & PHASE == REQUESTED
+            && state.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_taken {
+            self.end_request(side, vi);
+        }
+        is_taken
+    }
+
+    /// Returns true if the other side may have an unanswered request.
+    #[inline]
+    pub fn may_be_pending(&self, side: SideIndex) -> bool {
+        self.side(side ^ 1).pending.load(Ordering::Acquire) != 0
     }
 
     /// Calls `each` with each unanswered request of the other side and its discriminator.
     pub fn pending(&self, side: SideIndex, mut each: impl FnMut(Pending, &[u8; DISCRIMINATOR])) {
         let other = side ^ 1;
-        for (w, word) in self.side(other).pending.iter().enumerate() {
-            let mut bits = word.load(Ordering::Acquire);
-            while bits != 0 {
-                let vi = w as u32 * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
+        let mut groups = self.side(other).pending.load(Ordering::Acquire);
+        while groups != 0 {
+            let first = groups.trailing_zeros() * GROUP;
+            groups &= groups - 1;
+            for vi in (first..first + GROUP).filter(|&vi| owner(vi) == other) {
                 let entry = self.request(vi);
                 let state = entry.state.load(Ordering::Acquire);
-                if owner(vi) != other || state & PHASE != REQUESTED {
+                if state & PHASE != REQUESTED {
                     continue;
                 }
                 let mut discriminator = [0; DISCRIMINATOR];
@@ -222,8 +254,7 @@ impl Segment {
             .compare_exchange(state, accepted, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if taken {
-            self.side(side ^ 1).pending[(vi / 64) as usize]
-                .fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
+            self.end_request(side ^ 1, vi);
         }
         taken
     }
@@ -386,6 +417,32 @@ mod tests {
         assert_eq!(live(Used::Little), vi);
         assert!(!segment.give_back(0, 4096, always, |_| {}));
         assert_eq!(*byte(), 7, "there is nothing to be given back");
+    }
+
+    #[test]
+    fn requests_of_one_group_stay_visible_until_each_of_them_has_ended() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let seen = || {
+            let mut seen = Vec::new();
+            segment.pending(1, |request, _| seen.push(request));
+            assert_eq!(segment.may_be_pending(1), !seen.is_empty());
+            seen
+        };
+        let vis: Vec<u32> = (0..2 * GROUP)
+            .map(|i| segment.request_connection(0, &[i as u8; DISCRIMINATOR]).unwrap())
+            .collect();
+        let mut left: Vec<u32> = vis.clone();
+        for (i, &vi) in vis.iter().enumerate() {
+            let found = seen();
+            assert_eq!(found.iter().map(|request| request.vi).collect::<Vec<_>>(), left);
+            match i % 3 {
+                0 => assert!(segment.withdraw(0, vi)),
+                1 => assert!(segment.revoke(0, vi)),
+                _ => assert!(segment.accept(1, found[0])),
+            }
+            left.remove(0);
+        }
+        assert_eq!(seen(), []);
     }
 
     #[test]

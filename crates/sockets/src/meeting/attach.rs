@@ -62,7 +62,7 @@ pub(super) fn find_request_of(
 pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     let mut found = false;
     pair::each(|_, pair| {
-        if !found && pair.has_doors() {
+        if !found && pair.may_have_request() && pair.has_doors() {
             pair.each_request(|_, discriminator| {
                 found |= Link::decode(discriminator).is_some_and(|link| may_be(&link));
             });

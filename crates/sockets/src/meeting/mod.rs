@@ -80,7 +80,7 @@ per_engine! {
 #[must_use]
 pub fn before_send(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.load(Ordering::Relaxed);
-    is_due(fd, at, n) && step(fd, at, n)
+    is_due(fd, at, n, false) && step(fd, at, n)
 }
 
 /// Counts a send of a connection that is not yet accelerated. If the acceptor may have given the connection its VI
@@ -101,7 +101,7 @@ pub fn sent(fd: i32, at: Ref) -> bool {
 #[must_use]
 pub fn received(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
-    is_due(fd, at, n) && step(fd, at, n)
+    is_due(fd, at, n, true) && step(fd, at, n)
 }
 
 /// Takes one step of a connection's rendezvous. Returns true if the connection must go back to TCP.

@@ -79,9 +79,21 @@ pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
 
 /// Calls `f` with every pair and its index.
 pub(crate) fn each(mut f: impl FnMut(u32, &Pair)) {
-    for index in 0..TOP.load(Ordering::Acquire) {
-        if let Some(pair) = get(index) {
-            f(index, &pair);
+    let _inside = section::inside();
+    // One hazard serves for all pairs in turn, because an acceptor looks at all its pairs in each of its first receives.
+    let mut hazard: Option<Hazard> = None;
+    for (index, slot) in (0..TOP.load(Ordering::Acquire)).zip(TABLE.iter()) {
+        while let Some(pair) = NonNull::new(slot.load(Ordering::Acquire)) {
+            let place = pair.addr().get();
+            match &mut hazard {
+                Some(hazard) => hazard.change_to(place),
+                None => hazard = Some(hazard::publish(place)),
+            }
+            if slot.load(Ordering::Acquire) == pair.as_ptr() {
+                // SAFETY: the pair was in the table after this thread had published the hazard, as for `Using`.
+                f(index, unsafe { pair.as_ref() });
+                break;
+            }
         }
     }
 }

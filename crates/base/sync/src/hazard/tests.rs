@@ -74,6 +74,18 @@ fn thread_may_use_more_addresses_than_its_record_has_words() {
 }
 
 #[test]
+fn a_hazard_that_changes_names_only_its_last_object() {
+    // The last hazards find no free word.
+    let mut all: Vec<_> = (1..40).map(|i| publish(i << 22)).collect();
+    for (i, hazard) in (1..40).zip(&mut all) {
+        hazard.change_to(i << 23 | 1);
+    }
+    assert!((1..40).all(|i| used(i << 23 | 1) && !used(i << 22)));
+    drop(all);
+    assert!(!(1..40).any(|i| used(i << 23 | 1)));
+}
+
+#[test]
 fn a_wait_that_was_left_is_forgotten_by_the_next_one_that_is_no_handlers() {
     let leave = |places: core::ops::Range<usize>| {
         let left = Waits::begin(false);
