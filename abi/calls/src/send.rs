@@ -180,13 +180,14 @@ calls! {
     fn splice(real,
         from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, len: size_t, how: u32,
     ) -> isize {
-        for fd in [from, to] {
-            if let Some(at) = table::conn(fd) {
-                fallback::now(fd, at, Cause::Call);
-            }
+        if let Some(at) = table::conn(from) {
+            fallback::now(from, at, Cause::Call);
         }
         let kernel = || outcome(real(from, from_offset, to, to_offset, len, how));
-        finish(kernel())
+        finish(match table::conn(to) {
+            Some(at) => ops::splice_to(to, at, len, kernel),
+            None => kernel(),
+        })
     }
 }
 

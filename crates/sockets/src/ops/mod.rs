@@ -26,7 +26,7 @@ pub use option::{
     socket_error, tells_times,
 };
 pub use receive::{receive, receive_parts};
-pub use send::{send, send_file, send_parts};
+pub use send::{send, send_file, send_parts, splice_to};
 pub use transfer::Flags;
 pub(crate) use transfer::deadline;
 

@@ -1,10 +1,10 @@
-//! Does `sendfile` to a connection.
+//! Does `sendfile` and `splice` to a connection.
 
 use super::on_tcp::send_on_tcp;
 use super::{Begun, is_sent_at_once, send_begun, send_off_vi};
 use crate::ops::transfer::{Flags, back};
 use crate::table::Ref;
-use crate::{Outcome, wait};
+use crate::{Outcome, fallback, wait};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSlice, call};
 
@@ -70,6 +70,20 @@ pub fn send_file(
         }
     }
     Ok(done)
+}
+
+/// Does `splice` from a pipe to a connection. Only the sending direction moves to TCP.
+pub fn splice_to(fd: i32, at: Ref, count: usize, kernel: impl FnOnce() -> Outcome) -> Outcome {
+    let kernel = match send_off_vi(fd, at, || count, kernel) {
+        Ok(result) => return result,
+        Err(kernel) => kernel,
+    };
+    fallback::sending(fd, at);
+    // Another thread may have begun a fallback, which `sending` leaves alone.
+    send_on_tcp(fd, at, count, kernel).unwrap_or_else(|kernel| {
+        back(fd, at);
+        kernel()
+    })
 }
 
 fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: Begun) -> Outcome {

@@ -15,7 +15,7 @@ mod on_tcp;
 mod parts;
 mod rest;
 
-pub use file::send_file;
+pub use file::{send_file, splice_to};
 
 use super::again;
 use super::transfer::{Flags, back, make};
