@@ -174,7 +174,7 @@ fn what_makes_no_sense_is_refused() {
         (&["latency", "--cpus", "together"], "need a processor each"),
     ] {
         let said = measure(&bench, args);
-        assert_eq!(said.code(), 1);
+        assert_eq!(said.code(), 2);
         assert!(said.err.contains(why), "{said:?}");
     }
 }
@@ -264,7 +264,7 @@ fn calls_over_rpc_get_a_line_each() {
     let said = measure(&bench, &["rpc", "--size", "4"]);
     assert!(said.out.contains("sovia stayed on TCP in 2 of 2 runs"), "{said:?}");
     let said = measure(&bench, &["rpc", "--size", "1M"]);
-    assert!(said.code() == 1 && said.err.contains("at most 65536 bytes, not 1048576"), "{said:?}");
+    assert!(said.code() == 2 && said.err.contains("at most 65536 bytes, not 1048576"), "{said:?}");
 }
 
 /// Checks for a line for each carrier and each point of the paper's figures. The tables must contain the published

@@ -10,3 +10,4 @@ mod manual;
 mod obstacles;
 mod papers;
 mod run;
+mod usage;

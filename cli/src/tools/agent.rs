@@ -21,6 +21,7 @@ use sovia_agent::{
 use sovia_cli::{databases, metrics};
 
 use crate::output::put_line;
+use crate::usage::{usage, wrong};
 
 /// Let programs use Sovia across network namespaces, sandboxes and hosts
 ///
@@ -249,17 +250,18 @@ fn share(args: &Args, name: &str, place: &Place) -> anyhow::Result<()> {
 fn way(args: &Args) -> anyhow::Result<Way> {
     if let Some(port) = &args.port {
         let [peer] = &args.peer[..] else {
-            anyhow::bail!("--port needs one --peer: the socket of the other NIC");
+            wrong!("--port needs one --peer: the socket of the other NIC");
         };
         return Ok(Way::Local { port: port.clone(), peer: peer.into() });
     }
     let (Some(listen), Some(path)) = (args.listen, &args.key) else {
-        anyhow::bail!("--name needs --listen and --key, or --device");
+        wrong!("--name needs --listen and --key, or --device");
     };
-    anyhow::ensure!(
-        !listen.ip().is_unspecified() && listen.port() != 0,
-        "--listen {listen}: expected an address of this host and a port, as other agents have them in --peer"
-    );
+    if listen.ip().is_unspecified() || listen.port() == 0 {
+        wrong!(
+            "--listen {listen}: expected an address of this host and a port, as other agents have them in --peer"
+        );
+    }
     let key = SecretKey::read(path).with_context(|| {
         format!("cannot read the key {} (`sovia agent --new-key FILE` makes a key)", path.display())
     })?;
@@ -271,13 +273,13 @@ fn way(args: &Args) -> anyhow::Result<Way> {
 fn named_peers(args: &Args) -> anyhow::Result<Vec<Named>> {
     let named = |text: &String| -> anyhow::Result<Named> {
         let origin = format!("--peer {text}");
-        let peer = text.parse::<Peer>().with_context(|| origin.clone())?;
+        let peer = text.parse::<Peer>().with_context(|| origin.clone()).map_err(usage)?;
         Ok(Named { origin, peer })
     };
     let mut peers = args.peer.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
     if !args.peer_network.is_empty() {
         let ([one], [text], None) = (&mut peers[..], &args.peer[..], &args.peers) else {
-            anyhow::bail!(
+            wrong!(
                 "cannot use --peer-network with several agents: \
                  write --peer KEY@IP:PORT,NETWORK,... for each agent"
             );

@@ -9,6 +9,7 @@ mod lane;
 mod manual;
 mod measure;
 mod output;
+mod usage;
 mod watch;
 
 use std::io::Write;
@@ -105,7 +106,7 @@ fn work() -> ExitCode {
         Ok(status) => ExitCode::from(status as u8),
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "{name}: {error:#}");
-            ExitCode::FAILURE
+            if usage::is_usage(&error) { ExitCode::from(usage::STATUS) } else { ExitCode::FAILURE }
         }
     }
 }

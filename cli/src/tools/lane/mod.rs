@@ -15,6 +15,8 @@ use sovia_lane::{Config, Event, Lane};
 use sovia_nic::AnyNic;
 use sovia_sys::tun;
 
+use crate::usage::usage;
+
 /// A lane is a network device whose IP packets go over Virtual Interfaces. Lanes form an IP network, which any program
 /// can use with the kernel's TCP/IP. The papers on VIA compare sockets over VIs with such a network. For speed, use
 /// `sovia run` instead.
@@ -103,9 +105,9 @@ fn say(to: &mut dyn Write, line: &str) {
 
 fn up(arguments: &Up) -> anyhow::Result<()> {
     let Up { device: name, address, mtu, nic, peer, netns } = arguments;
-    let peers = peers::together(peer)?;
+    let peers = peers::together(peer).map_err(usage)?;
     let config = Config { mtu: *mtu, peers };
-    config.check()?;
+    config.check().map_err(usage)?;
     // Blocked before other threads exist, so that no other thread takes these signals.
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
     signals.thread_block().context("cannot block signals")?;

@@ -17,6 +17,7 @@ use self::plan::{Plan, Wish};
 use self::systemd::Systemd;
 use crate::admin::unit::{Place, Unit};
 use crate::output::put_line;
+use crate::usage::usage;
 
 /// Make systemd units start with Sovia from now on
 ///
@@ -77,11 +78,9 @@ struct Doing {
 pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
     let place = Place::new(&args.doing.root);
     let systemd = Systemd::of(&args.doing.root);
-    let wish = Wish {
-        library: readable_by_all(library::find()?)?,
-        rules: args.specs.rules()?.to_string(),
-        by_agent: !args.without_agent,
-    };
+    let rules = args.specs.rules().map_err(usage)?.to_string();
+    let wish =
+        Wish { library: readable_by_all(library::find()?)?, rules, by_agent: !args.without_agent };
     let mut prepared = Vec::new();
     for name in &args.units {
         let unit = place.unit(name, drop_in::NAME)?;

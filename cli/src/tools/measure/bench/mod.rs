@@ -28,8 +28,9 @@ mod series;
 mod start;
 mod task;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Subcommand;
+use sovia_nic::OpenError;
 
 use self::layer::Layer;
 use self::machine::Machine;
@@ -39,6 +40,7 @@ use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
 use crate::measure::progress::Progress;
 use crate::output::put_line;
+use crate::usage::{usage, wrong};
 
 pub(crate) use self::emp::{EndArgs as EmpEndArgs, end as emp_end};
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
@@ -193,14 +195,21 @@ fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Resul
     }
     let mut possible = Layer::all_for(scenario, wait);
     match &nic {
-        Some(places) if possible.contains(&Layer::Nic) => places.probe()?,
-        Some(_) => bail!("`{scenario} --wait {wait}` has no layer `nic`"),
-        None if common.layers.contains(&Layer::Nic) => bail!("the layer `nic` needs `--nic PLACE`"),
+        Some(places) if possible.contains(&Layer::Nic) => {
+            places.probe().map_err(|error| match error {
+                OpenError::Name(_) | OpenError::Provider(_) => usage(error),
+                OpenError::System(_) => error.into(),
+            })?
+        }
+        Some(_) => wrong!("`{scenario} --wait {wait}` has no layer `nic`"),
+        None if common.layers.contains(&Layer::Nic) => {
+            wrong!("the layer `nic` needs `--nic PLACE`")
+        }
         None => possible.retain(|layer| *layer != Layer::Nic),
     }
     let mut layers = common.layers.clone();
     if let Some(layer) = layers.iter().find(|layer| !possible.contains(layer)) {
-        bail!("`{scenario} --wait {wait}` has no layer `{layer}`");
+        wrong!("`{scenario} --wait {wait}` has no layer `{layer}`");
     }
     if layers.is_empty() {
         layers = possible;
@@ -211,7 +220,7 @@ fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Resul
     }
     let cpus = cpus.unwrap_or(Cpus::default_for(wait));
     if (wait, cpus) == (Wait::Poll, Cpus::Together) {
-        bail!(
+        wrong!(
             "two ends that spin need a processor each: use `--cpus together` with `--wait block` or `--wait sleep`"
         );
     }

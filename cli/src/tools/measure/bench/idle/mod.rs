@@ -19,6 +19,7 @@ use super::series::median;
 use crate::measure::progress::Progress;
 use crate::measure::table::{self, number};
 use crate::output::put_line;
+use crate::usage::wrong;
 
 pub(super) use ends::endpoint;
 
@@ -89,7 +90,9 @@ struct Line {
 
 /// Measures and reports. Returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
-    ensure!(args.busy < args.open, "--busy {} must be less than --open {}", args.busy, args.open);
+    if args.busy >= args.open {
+        wrong!("--busy {} must be less than --open {}", args.busy, args.open);
+    }
     allow_descriptors(args.open)?;
     let mut lines = Vec::new();
     let layers = [Layer::Tcp, Layer::Sovia];

@@ -12,7 +12,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use sovia_cli::{Board, library};
 use sovia_control::env as names;
@@ -24,6 +24,7 @@ use super::{parse_seconds, parse_size};
 use crate::measure::progress::Progress;
 use crate::measure::table::{self, number};
 use crate::output::put_line;
+use crate::usage::wrong;
 
 pub(crate) use ends::{Args as EndArgs, run as end};
 
@@ -83,7 +84,9 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     sizes.sort_unstable();
     sizes.dedup();
     let most = sizes.iter().copied().max().unwrap_or(0);
-    ensure!(most <= tirpc::MOST, "an argument can have at most {} bytes, not {most}", tirpc::MOST);
+    if most > tirpc::MOST {
+        wrong!("an argument can have at most {} bytes, not {most}", tirpc::MOST);
+    }
     // Checked before any process starts, so that the error is printed once.
     tirpc::Library::open(None)?;
     let library = library::find()?;
