@@ -23,6 +23,10 @@ fn wrong_command_line_ends_in_status_2() {
         ("bench idle --open 2 --busy 2", "--busy 2 must be less than --open 2"),
         ("enable --only prt=1 --dry-run some-unit", "did you mean `port`?"),
         ("ps --state nowhere", "possible values"),
+        ("ps --pid abc", "expected a process ID"),
+        ("ps --port 65536", "expected a port from 1 to 65535"),
+        ("explain abc", "expected a process ID or a port"),
+        ("explain --port 0", "expected a port from 1 to 65535"),
     ] {
         let said = sovia(words);
         assert_eq!(said.code(), 2, "{words}: {said:?}");
@@ -32,8 +36,14 @@ fn wrong_command_line_ends_in_status_2() {
 
 #[test]
 fn command_that_fails_ends_in_status_1() {
-    for words in ["stat 2147483647", "bench compare /nowhere/a /nowhere/b", "ps --user nobody-here"]
-    {
+    for words in [
+        "bench compare /nowhere/a /nowhere/b",
+        "explain 2147483647",
+        "explain --pid 2147483647",
+        "ps --pid 2147483647",
+        "ps --user nobody-here",
+        "stat 2147483647",
+    ] {
         let said = sovia(words);
         assert_eq!(said.code(), 1, "{words}: {said:?}");
         assert!(said.err.starts_with("sovia: "), "{words}: {said:?}");

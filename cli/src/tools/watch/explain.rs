@@ -16,6 +16,7 @@ use crate::output;
 use crate::watch::columns::json_lines;
 use crate::watch::filter::look;
 use crate::watch::kernel::{Owner, Socket, owners, sockets};
+use crate::watch::numbers;
 use crate::watch::ps::named;
 use crate::watch::users::Users;
 
@@ -29,13 +30,13 @@ use crate::watch::users::Users;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Process ID or port
-    #[arg(value_name = "PID|PORT", required_unless_present_any = ["pid", "port"])]
+    #[arg(value_name = "PID|PORT", required_unless_present_any = ["pid", "port"], value_parser = numbers::pid_or_port)]
     number: Option<i32>,
     /// Process ID
-    #[arg(long, short, value_name = "PID", conflicts_with = "number")]
+    #[arg(long, short, value_name = "PID", conflicts_with = "number", value_parser = numbers::pid)]
     pid: Option<i32>,
     /// Port at either end
-    #[arg(long, value_name = "PORT", conflicts_with = "number")]
+    #[arg(long, value_name = "PORT", conflicts_with = "number", value_parser = numbers::port)]
     port: Option<u16>,
     /// Print one JSON object for each connection, one per line
     #[arg(long)]
@@ -61,10 +62,12 @@ pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
     let is_process = |pid: &i32| sovia_board::exists(*pid);
     let pid = args.pid.or(args.number.filter(is_process));
     let port = args.port.or(args.number.and_then(|number| u16::try_from(number).ok()));
-    anyhow::ensure!(
-        pid.is_none_or(sovia_board::exists) && (pid.is_some() || port.is_some()),
-        "cannot find a process or a port with this number"
-    );
+    if let Some(pid) = args.pid {
+        numbers::ensure_exists(pid)?;
+    }
+    if let (None, None, Some(number)) = (pid, port, args.number) {
+        anyhow::bail!("there is no process {number}, and the highest port is {}", u16::MAX);
+    }
     let scan = look()?;
     let view = View { pairs: pairs(&scan), users: Users::default(), scan };
     if args.json {

@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use sovia_board::{Connection, Scan, scan};
 use sovia_cli::databases;
 
+use crate::watch::numbers;
+
 /// How far a connection has come, as `sovia ps` says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum State {
@@ -38,10 +40,10 @@ impl State {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Filter {
     /// List only connections of this process
-    #[arg(long, short, value_name = "PID")]
+    #[arg(long, short, value_name = "PID", value_parser = numbers::pid)]
     pub(crate) pid: Vec<i32>,
     /// List only connections with this port at either end
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = numbers::port)]
     pub(crate) port: Vec<u16>,
     /// List only connections of programs with this name
     #[arg(long, value_name = "NAME")]
@@ -66,7 +68,11 @@ pub(crate) struct Wanted<'a> {
 
 impl Filter {
     /// Looks up the IDs of the filter's users.
+    ///
+    /// # Errors
+    /// An error if there is no such process, or no such user.
     pub(crate) fn wanted(&self) -> anyhow::Result<Wanted<'_>> {
+        self.pid.iter().try_for_each(|&pid| numbers::ensure_exists(pid))?;
         let users = self.user.iter().map(|user| databases::user(user));
         Ok(Wanted { filter: self, users: users.collect::<anyhow::Result<_>>()? })
     }

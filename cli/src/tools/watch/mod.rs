@@ -8,6 +8,7 @@ mod columns;
 pub(crate) mod explain;
 pub(crate) mod filter;
 mod kernel;
+mod numbers;
 pub(crate) mod ps;
 pub(crate) mod stat;
 pub(crate) mod top;

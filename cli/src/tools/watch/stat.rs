@@ -13,6 +13,7 @@ use crate::output;
 use crate::watch::busy::{Sum, by_process};
 use crate::watch::columns::{Side, columns, json_lines};
 use crate::watch::filter::look;
+use crate::watch::numbers;
 use crate::watch::ps::named;
 use crate::watch::units::short;
 
@@ -29,7 +30,7 @@ use crate::watch::units::short;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Report this process only
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = numbers::pid)]
     pid: Option<i32>,
     /// Seconds between two samples
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval)]
@@ -87,7 +88,7 @@ pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
 
 fn look_at(pid: Option<i32>) -> anyhow::Result<Scan> {
     let Some(pid) = pid else { return look() };
-    anyhow::ensure!(sovia_board::exists(pid), "there is no process {pid}");
+    numbers::ensure_exists(pid)?;
     Ok(scan_of([pid]))
 }
 
