@@ -134,10 +134,10 @@ pub enum Way {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name is in use, or cannot be bound.
-    #[error("cannot accept programs as the NIC {0:?}: {why}", why = sovia_sys::described(*.1))]
+    #[error("cannot accept programs as the NIC {0}: {why}", why = sovia_sys::described(*.1))]
     Name(String, sovia_sys::Errno),
     /// The port cannot be opened.
-    #[error("cannot open the port {0:?}: {1}")]
+    #[error("cannot open the port {}: {}", .0.display(), .1)]
     Local(PathBuf, std::io::Error),
     /// Connections of other agents cannot be accepted.
     #[error("cannot listen at {0}: {1}")]

@@ -6,7 +6,7 @@ use std::os::fd::IntoRawFd;
 use anyhow::{Context, anyhow, bail};
 use ipnet::IpNet;
 use sovia_sys::tun::{self, Tun};
-use sovia_sys::{Errno, Fd, netns};
+use sovia_sys::{Errno, Fd, described, netns};
 
 /// Makes the device with these addresses, in a network namespace or in the caller's.
 pub(crate) fn make(
@@ -28,7 +28,7 @@ pub(crate) fn make(
             netns::enter(&namespace).map_err(|errno| match errno {
                 Errno::EPERM => anyhow!("cannot enter --netns: needs CAP_SYS_ADMIN; run as root"),
                 Errno::EINVAL => anyhow!("cannot enter --netns: not a network namespace"),
-                errno => anyhow!("cannot enter --netns: {errno}"),
+                errno => anyhow!("cannot enter --netns: {}", described(errno)),
             })?;
             make_here(name, mtu, addresses)
         });
@@ -52,16 +52,19 @@ fn make_here(name: &str, mtu: usize, addresses: &[IpNet]) -> anyhow::Result<Tun>
         Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => {
             anyhow!("cannot make the device: /dev/net/tun is missing; run `modprobe tun`, or pass /dev/net/tun to the container")
         }
-        errno => anyhow!("cannot open /dev/net/tun: {errno}"),
+        Errno::EACCES | Errno::EPERM => {
+            anyhow!("cannot open /dev/net/tun: {}; run as root", described(errno))
+        }
+        errno => anyhow!("cannot open /dev/net/tun: {}", described(errno)),
     })?;
     let device = Tun::make(way, name).map_err(|errno| match errno {
         Errno::EPERM => anyhow!("cannot make the device {name}: needs CAP_NET_ADMIN; run as root"),
         Errno::EBUSY | Errno::EEXIST => {
             anyhow!("cannot make the device {name}: the device exists already; choose another name with --device")
         }
-        errno => anyhow!("cannot make the device {name}: {errno}"),
+        errno => anyhow!("cannot make the device {name}: {}", described(errno)),
     })?;
-    let step = |what: String| move |errno| anyhow!("{name}: {what}: {errno}");
+    let step = |what: String| move |errno| anyhow!("{name}: {what}: {}", described(errno));
     device.set_mtu(mtu as u32).map_err(step(format!("cannot set the MTU {mtu}")))?;
     device.set_up().map_err(step("cannot bring the device up".to_owned()))?;
     for address in addresses {
@@ -70,7 +73,9 @@ fn make_here(name: &str, mtu: usize, addresses: &[IpNet]) -> anyhow::Result<Tun>
             Errno::EACCES | Errno::EAFNOSUPPORT => {
                 anyhow!("{name}: cannot set the address {address}: IPv6 is switched off")
             }
-            errno => anyhow!("{name}: cannot set the address {address}: {errno}"),
+            errno => {
+                anyhow!("{name}: cannot set the address {address}: {}", described(errno))
+            }
         })?;
     }
     Ok(device)

@@ -54,7 +54,9 @@ fn programs_at_lo() -> Option<String> {
         // This kernel is older than Linux 6.6.
         Ok(0) | Err(Errno::EINVAL) => None,
         Ok(n) => Some(format!("{n} BPF programs at lo (`bpftool net` lists them)")),
-        Err(error) => Some(format!("cannot count BPF programs at lo: {error}")),
+        Err(error) => {
+            Some(format!("cannot count BPF programs at lo: {}", sovia_sys::described(error)))
+        }
     }
 }
 
@@ -102,7 +104,14 @@ fn traffic_control() -> Option<String> {
 }
 
 /// Runs a tool that prints JSON.
+///
+/// # Errors
+/// A text that begins with "cannot".
 fn list(program: &str, package: &str, args: &[&str]) -> Result<Value, String> {
+    run(program, package, args).map_err(|why| format!("cannot list packet filters: {why}"))
+}
+
+fn run(program: &str, package: &str, args: &[&str]) -> Result<Value, String> {
     let command = || format!("`{program} {}`", args.join(" "));
     let mut tool = Command::new("timeout");
     tool.args(["-s", "KILL", TOOL_SECONDS, program]).args(args).env_clear().env("PATH", FOLDERS);
@@ -121,14 +130,14 @@ fn list(program: &str, package: &str, args: &[&str]) -> Result<Value, String> {
         return Err(format!("{} printed more than {} MiB", command(), LISTING_MAX >> 20));
     }
     match status.code() {
-        Some(NO_TOOL) => return Err(format!("{program} is not installed: install {package}")),
+        Some(NO_TOOL) => return Err(format!("{program} is not installed; install {package}")),
         Some(KILLED) | None => {
             return Err(format!("{} took longer than {TOOL_SECONDS} s", command()));
         }
         Some(_) => {}
     }
     if read.is_err() || !status.success() {
-        return Err(format!("{} failed ({status}): root is needed", command()));
+        return Err(format!("{} failed ({status}); run as root", command()));
     }
     if text.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Array(Vec::new()));

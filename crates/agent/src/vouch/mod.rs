@@ -43,10 +43,10 @@ pub enum Error {
          The agent needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later", sovia_sys::described(*.0))]
     Privilege(Errno),
     /// Programs cannot find the agent.
-    #[error("cannot accept programs at {0:?}: {1}")]
+    #[error("cannot accept programs at {}: {}", .0.display(), .1)]
     Path(PathBuf, std::io::Error),
     /// Another agent listens there.
-    #[error("cannot listen at {0:?}: an agent listens there already")]
+    #[error("cannot listen at {}: an agent listens there already", .0.display())]
     There(PathBuf),
     /// The process that serves programs cannot be started.
     #[error("cannot start the process that serves programs: {0}")]
