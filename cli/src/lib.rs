@@ -3,6 +3,7 @@
 pub mod advice;
 mod board;
 pub mod databases;
+pub mod error_text;
 pub mod library;
 pub mod metrics;
 pub mod pipes;

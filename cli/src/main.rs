@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use sovia_cli::error_text::without_numbers;
 use sovia_cli::{library, run, stack};
 
 #[derive(Parser)]
@@ -45,7 +46,7 @@ fn work() -> c_int {
         Ok(0) if flushed.is_err() => 1,
         Ok(status) => status,
         Err(error) => {
-            eprintln!("sovia: {error:#}");
+            eprintln!("sovia: {}", without_numbers(&format!("{error:#}")));
             1
         }
     }

@@ -66,3 +66,27 @@ fn a_wrong_command_line_ends_in_status_2() {
     let said = Said::from(sovia.args(["doctor", "--bogus"]).output().unwrap());
     assert_eq!(said.code(), 2, "{said:?}");
 }
+
+#[test]
+fn findings_have_no_numbers_of_errors() {
+    let line = format!("exec {} doctor --no-trial", env!("CARGO_BIN_EXE_sovia"));
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &line]).env("SOVIA_PRELOAD", LIBRARY).env("SOVIA_AGENT", "/nowhere");
+    let said = Said::from(shell.output().unwrap());
+    assert!(!said.out.contains("os error"), "{said:?}");
+    assert!(said.out.contains("no agent at /nowhere"), "{said:?}");
+}
+
+#[test]
+fn loopback_that_is_down_is_found_and_no_trial_runs() {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--net", env!("CARGO_BIN_EXE_sovia"), "doctor"]);
+    let said = Said::from(unshare.env("SOVIA_PRELOAD", LIBRARY).output().unwrap());
+    if said.out.is_empty() {
+        return println!("SKIPPED: loopback_that_is_down: no namespaces: {said:?}");
+    }
+    assert_eq!(said.code(), 1, "{said:?}");
+    for text in ["cannot reach 127.0.0.1", "did not run: 127.0.0.1 is not reachable"] {
+        assert!(said.out.contains(text), "{text}: {said:?}");
+    }
+}

@@ -27,6 +27,7 @@ use self::outset::Outset;
 use self::start::Program;
 use self::summary::Summary;
 use self::voice::{Voice, Words, say};
+use crate::error_text::without_numbers;
 use crate::rules::{self, Specs};
 use crate::similar::suggestion;
 use crate::{Board, library, program};
@@ -73,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<i32> {
     match prepare(&args) {
         Ok(ready) => ready.go(),
         Err(Refusal { status, error }) => {
-            say(format_args!("sovia: {error:#}\n"));
+            say(without_numbers(&format!("sovia: {error:#}\n")));
             Ok(status)
         }
     }
@@ -164,9 +165,9 @@ fn board() -> Option<Board> {
     let made = Board::new();
     match &made {
         Ok(board) => set_env(names::STATS, board.path().as_ref()),
-        Err(error) => say(format_args!(
+        Err(error) => say(without_numbers(&format!(
             "sovia: cannot count accelerated connections, so the report of -v is missing: {error:#}\n"
-        )),
+        ))),
     }
     made.ok()
 }

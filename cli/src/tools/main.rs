@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use sovia_cli::error_text::without_numbers;
 use sovia_cli::pipes::die_of_closed_pipes;
 use sovia_cli::{run, stack};
 
@@ -105,7 +106,8 @@ fn work() -> ExitCode {
     match carry_out(command) {
         Ok(status) => ExitCode::from(status as u8),
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "{name}: {error:#}");
+            let text = without_numbers(&format!("{error:#}"));
+            let _ = writeln!(std::io::stderr(), "{name}: {text}");
             if usage::is_usage(&error) { ExitCode::from(usage::STATUS) } else { ExitCode::FAILURE }
         }
     }

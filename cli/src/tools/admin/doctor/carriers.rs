@@ -40,7 +40,7 @@ pub(super) fn look() -> Vec<Finding> {
         "libfabric",
         "ofi:tcp;ofi_rxm@127.0.0.1",
         false,
-        "VIs over libfabric need the library (Debian: libfabric1)",
+        "only VIs over libfabric need the library",
     ));
     findings
 }
@@ -69,9 +69,10 @@ fn try_place(what: &'static str, place: &str, must: bool, advice: &str) -> Findi
     let Err(error) = AnyNic::open_at(place) else {
         return Finding::good(what, format!("opened {place}"));
     };
-    // Most errors already contain the place.
+    // Most errors already contain the place, or the part of the place that the provider parses.
     let error = error.to_string();
-    let error = if error.contains(place) { error } else { format!("{place}: {error}") };
+    let own = place.split_once(':').map_or(place, |(_, own)| own);
+    let error = if error.contains(own) { error } else { format!("{place}: {error}") };
     if must {
         Finding::bad(what, error, "shared memory needs memfd_create")
     } else {

@@ -1,6 +1,7 @@
 //! Checks the host, the user and the limits.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -217,26 +218,38 @@ fn proc() -> Finding {
 }
 
 fn loopback() -> Finding {
-    let what = "loopback";
-    // If the device is up, a connection to a closed port is refused at once.
-    match TcpStream::connect(("127.0.0.1", 1)).map_err(|error| error.raw_os_error()) {
-        Err(Some(libc::ENETUNREACH)) => {
-            Finding::bad(what, "cannot reach 127.0.0.1", "ip link set lo up")
-        }
-        _ => Finding::good(what, "127.0.0.1 is reachable"),
+    if has_loopback() {
+        Finding::good("loopback", "127.0.0.1 is reachable")
+    } else {
+        Finding::bad("loopback", "cannot reach 127.0.0.1", "run as root:  ip link set lo up")
     }
+}
+
+/// Returns false if the loopback device is down.
+pub(super) fn has_loopback() -> bool {
+    // If the device is up, a connection to a closed port is refused at once.
+    let tried = TcpStream::connect(("127.0.0.1", 1)).map_err(|error| error.raw_os_error());
+    !matches!(tried, Err(Some(libc::ENETUNREACH)))
 }
 
 /// Checks that the kernel reports the owner of the other end of a connection.
 fn sockets() -> Finding {
+    if !has_loopback() {
+        return Finding::note(
+            "sock_diag",
+            "not checked: 127.0.0.1 is not reachable",
+            "see the line `loopback`",
+        );
+    }
     let asked = || -> Result<u32, String> {
         let text = |error: std::io::Error| error.to_string();
         let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
         let here = TcpStream::connect(listener.local_addr().map_err(text)?).map_err(text)?;
         let (there, _) = listener.accept().map_err(text)?;
         let (local, peer) = (there.local_addr().map_err(text)?, there.peer_addr().map_err(text)?);
-        diag::cookie(here.as_raw_fd()).map_err(|error| error.to_string())?;
-        diag::tcp_owner(local, peer).map(|owner| owner.uid).map_err(|error| error.to_string())
+        let described = |errno| sovia_sys::described(errno).to_owned();
+        diag::cookie(here.as_raw_fd()).map_err(described)?;
+        diag::tcp_owner(local, peer).map(|owner| owner.uid).map_err(described)
     };
     match asked() {
         Ok(uid) if uid == nix::unistd::geteuid().as_raw() => {
@@ -264,9 +277,20 @@ fn filters() -> Finding {
             "no filter can stop packets of an open local connection",
         );
     }
+    // A text that begins with "cannot" is about filters that the command could not list.
+    let (unknown, known): (Vec<_>, Vec<_>) =
+        judgement.by.into_iter().partition(|text| text.starts_with("cannot "));
+    let mut found = Vec::new();
+    if !known.is_empty() {
+        found.push(format!(
+            "these may stop packets of open local connections: {}",
+            known.join("; ")
+        ));
+    }
+    found.extend(unknown);
     Finding::note(
         "packet filters",
-        format!("these may stop packets of open local connections: {}", judgement.by.join("; ")),
+        found.join("; "),
         "accelerated connections bypass these filters: keep the ports on TCP (--except port=), or use --respect-filters and `sudo sovia agent --filters`",
     )
 }
@@ -278,7 +302,13 @@ fn agent() -> Finding {
         Ok(_) => Finding::good("agent", path.display().to_string()),
         Err(error) => Finding::note(
             "agent",
-            format!("{}: {error}", path.display()),
+            match error.kind() {
+                ErrorKind::NotFound => format!("no agent at {}", path.display()),
+                ErrorKind::ConnectionRefused => {
+                    format!("no agent at {}: no process listens there", path.display())
+                }
+                _ => format!("cannot connect to {}: {error}", path.display()),
+            },
             "without an agent, containers on a bridge and units in a sandbox that hides other users stay on TCP: systemctl enable --now sovia-agent, or `sudo sovia agent`",
         ),
     }

@@ -7,6 +7,8 @@ mod trial;
 
 use serde::Serialize;
 
+use sovia_cli::error_text::without_numbers;
+
 use crate::output::put_line;
 
 /// Report what keeps programs on TCP here, and how to change that
@@ -69,7 +71,8 @@ impl Finding {
 /// Runs the checks, and prints each result at once. Returns true if programs leave TCP.
 pub(crate) fn doctor(args: &Args) -> anyhow::Result<bool> {
     let mut are_well = true;
-    let mut say = |finding: Finding| -> anyhow::Result<()> {
+    let mut say = |mut finding: Finding| -> anyhow::Result<()> {
+        finding.found = without_numbers(&finding.found);
         are_well &= finding.verdict != Verdict::Bad;
         if args.json {
             return put_line!("{}", serde_json::to_string(&finding)?);

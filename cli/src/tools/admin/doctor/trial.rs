@@ -18,6 +18,13 @@ struct Line {
 
 /// Checks whether two programs of this user leave TCP, and reports the gain.
 pub(super) fn look() -> Finding {
+    if !super::host::has_loopback() {
+        return Finding::bad(
+            "trial",
+            "did not run: 127.0.0.1 is not reachable",
+            "see the line `loopback`",
+        );
+    }
     match talk() {
         Ok((tcp, sovia)) if sovia.accelerated_runs.is_some_and(|runs| runs > 0) => Finding::good(
             "trial",
