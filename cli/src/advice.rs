@@ -1,6 +1,6 @@
 //! Advice that would move a connection from TCP to a VI.
 
-use sovia_control::Reason;
+use sovia_control::{Reason, Rules, env};
 
 /// Facts about a connection's two ends that the advice depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +33,9 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "each end then shares memory with the other user's processes (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
         Reason::Rule => match &ends.rules {
+            Some(rules) if let Some(why) = fault_of(rules) => {
+                vec![format!("correct the rules `{rules}`, which keep all connections on TCP: {why}")]
+            }
             Some(rules) => vec![format!("change the rule of --only or --except that keeps the connection on TCP; the rules are: {rules}")],
             None => line("change the rule of --only or --except that keeps the connection on TCP"),
         },
@@ -88,9 +91,12 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "accept local packets by a rule in front of these filters, such as `iif lo accept`".to_owned(),
             "or leave out --respect-filters: accelerated connections then bypass filters".to_owned(),
         ],
-        Reason::NoNic => vec![
-            "start an agent on this host, as the same user, with the NAME given to --nic (docs/reference/hosts.md):  sovia agent --name NAME".to_owned(),
-        ],
+        Reason::NoNic => {
+            let name = ends.rules.as_deref().and_then(agent_in).unwrap_or("NAME");
+            vec![format!(
+                "start an agent on this host as the same user, or correct the name in --nic (docs/reference/hosts.md):  sovia agent --name {name} --listen ..."
+            )]
+        }
         Reason::SwitchedOff => line("switch Sovia on again (as root if root switched Sovia off):  sovia on"),
         Reason::NoFilterAgent => line("start an agent on this host:  sudo sovia agent --filters"),
         Reason::HalfClosed => line("make the ends look for each other at once, before the program shuts down a direction:  SOVIA_MEET=0"),
@@ -103,9 +109,46 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
     }
 }
 
+/// Returns the fault of rules that the library cannot parse. Rules of the system's file are valid, and end with the
+/// file's path: with an invalid file, the library has no connections.
+fn fault_of(rules: &str) -> Option<String> {
+    let file = format!(" ({})", env::SYSTEM_RULES.to_string_lossy());
+    Rules::parse(rules.strip_suffix(&file).unwrap_or(rules)).err().map(|error| error.to_string())
+}
+
+/// Returns the agent's name, if exactly one rule `nic:` names an agent.
+fn agent_in(rules: &str) -> Option<&str> {
+    let rules = rules.split(';').filter_map(|rule| rule.trim().strip_prefix("nic:"));
+    let terms = rules.flat_map(|spec| spec.split(','));
+    let mut names = terms.filter_map(|term| term.trim().strip_prefix("name="));
+    names.next().filter(|_| names.next().is_none())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn with_rules(rules: &str) -> Ends {
+        Ends { rules: Some(rules.to_owned()), ..Ends::default() }
+    }
+
+    #[test]
+    fn advice_names_the_agent_of_the_rule() {
+        let advice = |rules| advice(Reason::NoNic, &with_rules(rules)).concat();
+        assert!(advice("only:port=1;nic:port=2,name=net1").contains("--name net1 "));
+        assert!(advice("nic:name=net1;nic:name=net2").contains("--name NAME "));
+        assert!(advice("only:port=1").contains("--name NAME "));
+    }
+
+    #[test]
+    fn advice_on_invalid_rules_says_what_is_wrong() {
+        let line = advice(Reason::Rule, &with_rules("onlyport=1")).concat();
+        assert!(line.contains("correct the rules `onlyport=1`"), "{line}");
+        let line = advice(Reason::Rule, &with_rules("only:port=1")).concat();
+        assert!(line.contains("the rules are: only:port=1"), "{line}");
+        let line = advice(Reason::Rule, &with_rules("only:port=1 (/etc/sovia/rules)")).concat();
+        assert!(line.contains("the rules are: only:port=1 ("), "{line}");
+    }
 
     #[test]
     fn advice_names_both_users() {

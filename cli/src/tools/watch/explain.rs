@@ -270,15 +270,7 @@ impl View {
                 lines.push("on TCP: the connection moves to its VI with the next bytes".to_owned());
             }
             "leaving" => lines.push("going back to TCP".to_owned()),
-            "meeting" => {
-                // The text has no number of transfers, so that similar connections are merged.
-                lines.push("on TCP so far".to_owned());
-                lines.push(
-                    "the two ends look for each other after some transfers; the number depends on earlier connections; \
-                     to make them look at the first transfer:  SOVIA_MEET=0"
-                        .to_owned(),
-                );
-            }
+            "meeting" => lines.push("on TCP so far".to_owned()),
             _ => lines.push("on TCP".to_owned()),
         }
         let name =
@@ -299,6 +291,14 @@ impl View {
             return said;
         }
         said.reason = self.reason(connection, process, other_uid, other);
+        if said.reason.is_none() && connection.state() == "meeting" {
+            // The text has no number of transfers, so that similar connections are merged.
+            said.lines.push(
+                "the two ends look for each other after some transfers; the number depends on earlier connections; \
+                 to make them look at the first transfer:  SOVIA_MEET=0"
+                    .to_owned(),
+            );
+        }
         if let Some(reason) = said.reason {
             let ends = Ends {
                 user: self.users.name(process.uid),
