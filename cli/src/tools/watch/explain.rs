@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use serde::Serialize;
-use sovia_board::{Connection, Pairs, Process, Scan, key, pairs, shown};
+use sovia_board::{Connection, Pairs, Scan, key, pairs, shown};
 use sovia_cli::advice::{Ends, advice};
-use sovia_cli::switch;
 use sovia_cli::system_rules::followed_by;
 use sovia_control::Reason;
 
@@ -17,6 +15,7 @@ use crate::watch::columns::json_lines;
 use crate::watch::filter::look;
 use crate::watch::kernel::{Owner, Socket, owners, sockets};
 use crate::watch::numbers;
+use crate::watch::others::{Other, others, reason};
 use crate::watch::ps::named;
 use crate::watch::users::Users;
 
@@ -117,7 +116,7 @@ impl View {
         };
         let all = 0..self.scan.connections.len();
         let shown: Vec<usize> = all.filter(|&at| is_wanted(&self.scan.connections[at])).collect();
-        let others = self.others(&shown);
+        let others = others(&self.scan, &self.pairs, &shown);
         json_lines(shown.into_iter().map(|at| {
             let connection = &self.scan.connections[at];
             let process = &self.scan.processes[connection.holders[0]];
@@ -163,7 +162,7 @@ impl View {
         // Connections without Sovia, which only the kernel knows.
         let with_port = |socket: &Socket| socket.local.port() == port;
         let here: Vec<Socket> = sockets(None).into_iter().filter(with_port).collect();
-        let inodes: Vec<u64> = here.iter().map(|socket| socket.inode).collect();
+        let inodes = here.iter().map(|socket| socket.inode).collect();
         let owners = owners(&inodes);
         let shows = |pid| self.scan.processes.iter().any(|process| process.pid == pid);
         let is_plain = |owner: &&Owner| owner.has_library == Some(false) && !shows(owner.pid);
@@ -196,7 +195,7 @@ impl View {
         let here =
             (0..self.scan.connections.len()).filter(|&at| wanted(&self.scan.connections[at]));
         let shown: Vec<usize> = here.collect();
-        let others = self.others(&shown);
+        let others = others(&self.scan, &self.pairs, &shown);
         for at in shown {
             let connection = &self.scan.connections[at];
             let process = &self.scan.processes[connection.holders[0]];
@@ -222,34 +221,7 @@ impl View {
         text
     }
 
-    /// Finds the process at the other end of each connection on TCP, from the kernel's tables.
-    fn others(&self, shown: &[usize]) -> BTreeMap<usize, (Socket, Option<Owner>)> {
-        let mut tables: BTreeMap<u64, Vec<Socket>> = BTreeMap::new();
-        let mut found: BTreeMap<usize, Socket> = BTreeMap::new();
-        for &at in shown {
-            let connection = &self.scan.connections[at];
-            let Some((local, peer)) = connection.addresses() else { continue };
-            if connection.is_on_vi() || self.pairs[at].is_some() {
-                continue;
-            }
-            let pid = self.scan.processes[connection.holders[0]].pid;
-            let table = tables.entry(connection.net).or_insert_with(|| sockets(Some(pid)));
-            let is_it = |socket: &&Socket| socket.local == peer && socket.peer == local;
-            found.extend(table.iter().find(is_it).map(|socket| (at, *socket)));
-        }
-        let inodes: Vec<u64> = found.values().map(|socket| socket.inode).collect();
-        let owners = if inodes.is_empty() { Default::default() } else { owners(&inodes) };
-        let with_owner =
-            |(at, socket): (usize, Socket)| (at, (socket, owners.get(&socket.inode).cloned()));
-        found.into_iter().map(with_owner).collect()
-    }
-
-    fn said(
-        &self,
-        connection: &Connection,
-        at: usize,
-        other: Option<&(Socket, Option<Owner>)>,
-    ) -> Said {
+    fn said(&self, connection: &Connection, at: usize, other: Option<&Other>) -> Said {
         let record = &connection.record;
         let process = &self.scan.processes[connection.holders[0]];
         let mut said = Said::default();
@@ -290,7 +262,7 @@ impl View {
         if connection.is_on_vi() && !record.falls_back {
             return said;
         }
-        said.reason = self.reason(connection, process, other_uid, other);
+        said.reason = reason(&self.scan, &self.pairs, at, other);
         if said.reason.is_none() && connection.state() == "meeting" {
             // The text has no number of transfers, so that similar connections are merged.
             said.lines.push(
@@ -310,30 +282,6 @@ impl View {
             said.to_change = advice(reason, &ends);
         }
         said
-    }
-
-    /// Returns why a connection is on TCP: the reason that its process found. While the process still looks for the
-    /// peer, the reason follows from the kernel's data about the other end.
-    fn reason(
-        &self,
-        connection: &Connection,
-        process: &Process,
-        other_uid: Option<u32>,
-        other: Option<&(Socket, Option<Owner>)>,
-    ) -> Option<Reason> {
-        let uid = process.uid;
-        let root = PathBuf::from(format!("/proc/{}/root", process.pid));
-        let found = connection.reason().filter(|&reason| reason != Reason::ShortLived);
-        let is_plain = other.is_some_and(|(_, owner)| {
-            owner.as_ref().is_some_and(|owner| owner.has_library == Some(false))
-        });
-        let by_kernel = || match other_uid {
-            _ if switch::in_force(&root, uid).is_some() => Some(Reason::SwitchedOff),
-            _ if is_plain => Some(Reason::PeerPlain),
-            Some(there) if there != uid => Some(Reason::OtherUser),
-            _ => None,
-        };
-        found.or_else(by_kernel).or(connection.reason())
     }
 }
 

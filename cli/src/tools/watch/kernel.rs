@@ -1,6 +1,6 @@
 //! The kernel's data about TCP sockets and their processes, with or without Sovia.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -103,7 +103,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Returns the owners of sockets by inode, among the processes that this process may inspect.
-pub(crate) fn owners(inodes: &[u64]) -> HashMap<u64, Owner> {
+pub(crate) fn owners(inodes: &HashSet<u64>) -> HashMap<u64, Owner> {
     let mut found = HashMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod filter;
 mod kernel;
 mod numbers;
+mod others;
 pub(crate) mod ps;
 pub(crate) mod stat;
 pub(crate) mod top;

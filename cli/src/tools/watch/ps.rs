@@ -1,15 +1,18 @@
 //! `sovia ps`: prints a line for each connection.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::Serialize;
 use sovia_board::{Connection, Pairs, Process, Scan, key, pairs};
+use sovia_control::Reason;
 use sovia_control::board::{Configuration, Handling, Phase, Receives, Sends, Transfer};
 use sovia_sys::{diag, netns};
 
 use crate::output;
 use crate::watch::columns::{Side, columns, json_lines};
 use crate::watch::filter::{Filter, look};
+use crate::watch::others::{others, reason};
 use crate::watch::units::count;
 use crate::watch::users::Users;
 
@@ -50,10 +53,11 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
     };
     shown.sort_by_cached_key(|&at| order(at));
     take_kernels_counts(&mut scan.connections, &shown);
+    let reasons = reasons(&scan, &pairs, &shown);
     let text = if args.json {
-        json(&scan, &pairs, &shown)?
+        json(&scan, &pairs, &shown, &reasons)?
     } else {
-        lines(&scan, &pairs, &shown, args.verbose)
+        lines(&scan, &pairs, &shown, &reasons, args.verbose)
     };
     output::put(&text)?;
     if shown.is_empty() && !args.json {
@@ -80,6 +84,24 @@ fn take_kernels_counts(connections: &mut [Connection], shown: &[usize]) {
     }
 }
 
+/// Returns why connections are on TCP, like `sovia explain`.
+fn reasons(scan: &Scan, pairs: &Pairs, shown: &[usize]) -> HashMap<usize, Reason> {
+    let is_open = |at: &usize| {
+        let connection = &scan.connections[*at];
+        connection.reason().is_none() && connection.record.phase == Phase::Candidate
+    };
+    let open: Vec<usize> = shown.iter().copied().filter(is_open).collect();
+    let others = others(scan, pairs, &open);
+    let of = |&at: &usize| {
+        let connection = &scan.connections[at];
+        let is_settled = connection.is_on_vi() && !connection.record.falls_back;
+        let found =
+            if is_settled { connection.reason() } else { reason(scan, pairs, at, others.get(&at)) };
+        Some((at, found?))
+    };
+    shown.iter().filter_map(of).collect()
+}
+
 /// Prints a hint if no connection is shown because of missing rights.
 fn say_what_is_missing(scan: &Scan) {
     if scan.connections.is_empty() && scan.forbidden > 0 {
@@ -95,7 +117,13 @@ pub(crate) fn named(process: &Process) -> String {
     format!("{},{}", process.program, process.pid)
 }
 
-fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
+fn lines(
+    scan: &Scan,
+    pairs: &Pairs,
+    shown: &[usize],
+    reasons: &HashMap<usize, Reason>,
+    verbose: bool,
+) -> String {
     let users = Users::default();
     let names: Vec<String> = scan.processes.iter().map(named).collect();
     let holders = |connection: &Connection| -> Cow<'_, str> {
@@ -115,7 +143,7 @@ fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
         };
         let bytes = |vi: u64, tcp: u64| count(vi.saturating_add(tcp)).into();
         let other = pairs[at].map(|other| holders(&scan.connections[other]));
-        let why: Option<&str> = connection.reason().map(|reason| reason.describe());
+        let why: Option<&str> = reasons.get(&at).map(|reason| reason.describe());
         let more = verbose.then(|| details(scan, connection, &users));
         let why = match (why, more) {
             (Some(why), Some(more)) => format!("{why}; {more}").into(),
@@ -251,7 +279,12 @@ pub(super) struct Out<'a> {
     other_end: Vec<ProcessOut<'a>>,
 }
 
-fn json(scan: &Scan, pairs: &Pairs, shown: &[usize]) -> anyhow::Result<String> {
+fn json(
+    scan: &Scan,
+    pairs: &Pairs,
+    shown: &[usize],
+    reasons: &HashMap<usize, Reason>,
+) -> anyhow::Result<String> {
     let processes = |at: usize| -> Vec<ProcessOut<'_>> {
         let holders = scan.connections[at].holders.iter().map(|&at| &scan.processes[at]);
         let out = holders.map(|process| ProcessOut {
@@ -286,8 +319,8 @@ fn json(scan: &Scan, pairs: &Pairs, shown: &[usize]) -> anyhow::Result<String> {
             tcp_bytes_received: record.tcp.1,
             calls_before_meeting: record.transfers,
             sleeps: record.sleeps,
-            reason: connection.reason().map(key),
-            why: connection.reason().map(|reason| reason.describe()),
+            reason: reasons.get(&at).copied().map(key),
+            why: reasons.get(&at).map(|reason| reason.describe()),
             netns: connection.net,
             cookie: record.cookie,
             processes: processes(at),
