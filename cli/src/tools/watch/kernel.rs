@@ -108,6 +108,8 @@ pub(crate) fn owners(inodes: &HashSet<u64>) -> HashMap<u64, Owner> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     for pid in ids {
+        // Read once for each process, which may have thousands of sockets.
+        let mut owner: Option<Option<Owner>> = None;
         let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         for link in open.filter_map(|entry| fs::read_link(entry.path()).ok()) {
             let inode = link.to_str().and_then(|link| {
@@ -116,7 +118,8 @@ pub(crate) fn owners(inodes: &HashSet<u64>) -> HashMap<u64, Owner> {
             if let Some(inode) =
                 inode.filter(|inode| inodes.contains(inode) && !found.contains_key(inode))
             {
-                found.extend(Owner::of(pid).map(|owner| (inode, owner)));
+                let owner = owner.get_or_insert_with(|| Owner::of(pid)).clone();
+                found.extend(owner.map(|owner| (inode, owner)));
             }
         }
     }
