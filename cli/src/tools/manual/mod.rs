@@ -32,9 +32,9 @@ fn write_pages(command: Command, folder: &Path) -> io::Result<()> {
 
 fn write_page(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
     let below = || command.get_subcommands().filter(|below| !below.is_hide_set());
-    let man = Man::new(command.clone()).title(name.to_uppercase()).manual("Sovia");
+    let man = Man::new(command.clone());
     let mut page = Vec::new();
-    man.render_title(&mut page)?;
+    sections::title(name, &mut page)?;
     // The page of `sovia bench latency` is sovia-bench-latency. The section NAME must contain this name for apropos.
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     sections::name(name, &about, &mut page)?;
@@ -70,7 +70,7 @@ fn write_completions(mut command: Command, folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::{Command, CommandFactory, Parser};
     use sovia_control::env;
 
     use super::sections;
@@ -88,13 +88,15 @@ mod tests {
     }
 
     #[test]
-    fn each_command_that_users_type_has_examples() {
-        let command = Cli::command();
-        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-            let page = format!("sovia-{}", below.get_name());
+    fn each_page_has_examples() {
+        fn check(command: &Command, page: &str) {
             let has = sections::EXAMPLES.iter().any(|(name, _)| *name == page);
             assert!(has, "{page} has no examples");
+            for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+                check(below, &format!("{page}-{}", below.get_name()));
+            }
         }
+        check(&Cli::command(), "sovia");
     }
 
     /// With `ACCEPT=1` the test writes the pages.

@@ -78,6 +78,131 @@ pub(super) const VARIABLES: &[Variable] = &[
 /// Examples by page: command lines with their descriptions.
 pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
+        "sovia",
+        &[
+            ("sovia run -- redis-server &", "Starts Redis under Sovia."),
+            (
+                "sovia run -v -- redis-benchmark -t get",
+                "Starts a client of Redis, and reports at the end how many connections were accelerated.",
+            ),
+            ("sovia doctor", "Reports what keeps programs on TCP on this host."),
+        ],
+    ),
+    (
+        "sovia-lane-up",
+        &[(
+            "sudo sovia lane up --address 10.200.0.1/24 --nic udp:10.0.0.1:7000 --peer 10.200.0.2=udp:10.0.0.2:7000",
+            "Makes the device lane0, and carries its packets to the lane of another host over UDP.",
+        )],
+    ),
+    (
+        "sovia-bench-latency",
+        &[(
+            "sovia bench latency --size 4,1K --wait block",
+            "Compares the latency of messages of 4 and 1024 bytes. Both ends make blocking calls.",
+        )],
+    ),
+    (
+        "sovia-bench-bandwidth",
+        &[(
+            "sovia bench bandwidth --size 1K,64K",
+            "Compares the bandwidth of streams of messages of two sizes.",
+        )],
+    ),
+    (
+        "sovia-bench-rate",
+        &[("sovia bench rate --size 64", "Compares the rate of messages of 64 bytes.")],
+    ),
+    (
+        "sovia-bench-connect",
+        &[("sovia bench connect", "Compares the rate at which connections are set up.")],
+    ),
+    (
+        "sovia-bench-connections",
+        &[("sovia bench connections", "Compares short connections over TCP and Sovia.")],
+    ),
+    ("sovia-bench-idle", &[("sovia bench idle", "Measures the memory of many idle connections.")]),
+    (
+        "sovia-bench-ftp",
+        &[("sudo sovia bench ftp --size 16M", "Measures the transfer of a file of 16 MB by FTP.")],
+    ),
+    (
+        "sovia-bench-emp",
+        &[("sudo sovia bench emp", "Compares EMP with TCP between two network namespaces.")],
+    ),
+    (
+        "sovia-bench-rpc",
+        &[(
+            "sovia bench rpc --size 0,4K",
+            "Measures calls without an argument, and calls with an argument of 4096 bytes.",
+        )],
+    ),
+    (
+        "sovia-bench-start",
+        &[(
+            "sovia bench start",
+            "Measures the time that `sovia run` adds to the start of a program.",
+        )],
+    ),
+    ("sovia-bench-load", &[("sovia bench load", "Measures the processor time of streams.")]),
+    (
+        "sovia-bench-compare",
+        &[(
+            "sovia bench compare before.jsonl now.jsonl",
+            "Compares the ratios in two files of results.",
+        )],
+    ),
+    ("sovia-bench-machine", &[("sovia bench machine", "Prints one line about this machine.")]),
+    (
+        "sovia-bench-papers",
+        &[(
+            "sovia bench papers --quick --out report",
+            "Writes a report with few sizes to report/index.html.",
+        )],
+    ),
+    (
+        "sovia-bench-hosts",
+        &[(
+            "sudo sovia bench hosts --quick --out report",
+            "Measures VIs and TCP between two network namespaces, and writes a report.",
+        )],
+    ),
+    ("sovia-bench-loops", &[("sovia bench loops --quick", "Measures the ping-pong loops.")]),
+    (
+        "sovia-bench-throughput",
+        &[("sovia bench throughput --quick", "Measures the throughput by message size.")],
+    ),
+    (
+        "sovia-bench-strided",
+        &[("sovia bench strided --quick", "Measures how long a strided store takes.")],
+    ),
+    (
+        "sovia-bench-scatter",
+        &[("sovia bench scatter --quick", "Measures receives into 32 segments.")],
+    ),
+    (
+        "sovia-bench-queues",
+        &[("sovia bench queues --quick", "Compares a completion queue with polling.")],
+    ),
+    (
+        "sovia-bench-netpipe",
+        &[("sovia bench netpipe --quick", "Measures NetPIPE's sweep over message sizes.")],
+    ),
+    ("sovia-bench-calls", &[("sovia bench calls --quick", "Measures single calls of a VI.")]),
+    ("sovia-bench-memory", &[("sovia bench memory --quick", "Measures the memory of idle VIs.")]),
+    (
+        "sovia-bench-buffers",
+        &[("sovia bench buffers --quick", "Measures a ping-pong with buffers outside the cache.")],
+    ),
+    (
+        "sovia-bench-registration",
+        &[("sovia bench registration --quick", "Measures the registration of memory.")],
+    ),
+    (
+        "sovia-bench-sovia",
+        &[("sovia bench sovia --quick", "Measures SOVIA streams in the papers' configurations.")],
+    ),
+    (
         "sovia-run",
         &[
             ("sovia run -- redis-server &", "Starts Redis under Sovia."),
@@ -181,6 +306,24 @@ const RUN_STATUS: Section = Section {
     ],
 };
 
+const DOCTOR_STATUS: Section = Section {
+    title: "EXIT STATUS",
+    entries: &[
+        ("0", "Programs of this user leave TCP."),
+        ("1", "Something keeps them on TCP."),
+        ("2", "The command line is wrong."),
+    ],
+};
+
+const STATUS: Section = Section {
+    title: "EXIT STATUS",
+    entries: &[
+        ("0", "Success."),
+        ("1", "The command failed, and printed the reason."),
+        ("2", "The command line is wrong."),
+    ],
+};
+
 const FILES: Section = Section {
     title: "FILES",
     entries: &[
@@ -193,6 +336,12 @@ const FILES: Section = Section {
         ("/etc/sovia", "Keys, peers and environments of the units sovia-nic@ and sovia-port@."),
     ],
 };
+
+/// Writes the title. Its footer has the version.
+pub(crate) fn title(name: &str, page: &mut impl Write) -> io::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(page, ".TH \"{}\" 1 \"\" \"Sovia {version}\" \"Sovia\"", escaped(&name.to_uppercase()))
+}
 
 /// Writes the section NAME, which whatis and apropos index.
 pub(crate) fn name(name: &str, about: &str, page: &mut impl Write) -> io::Result<()> {
@@ -264,8 +413,10 @@ pub(crate) fn of(name: &str, page: &mut impl Write) -> io::Result<()> {
     let sections: &[Section] = match name {
         "sovia" => &[FILES],
         "sovia-run" => &[RUN_STATUS],
-        "sovia-agent" => &[FILES],
-        _ => &[],
+        "sovia-doctor" => &[DOCTOR_STATUS],
+        "sovia-agent" => &[STATUS, FILES],
+        "sovia-bench" | "sovia-lane" => &[],
+        _ => &[STATUS],
     };
     for Section { title, entries } in sections {
         writeln!(page, ".SH \"{title}\"")?;
