@@ -272,7 +272,7 @@ impl Nic {
             if !fabric.watch(&self.epoll, watch.descriptors) {
                 fabric.is_refused = true;
                 eprintln!(
-                    "sovia-agent: cannot watch the descriptors of {} with epoll: a thread of the NIC watches them",
+                    "sovia-agent: cannot watch the descriptors of {} with epoll; instead, a thread of the NIC watches them",
                     fabric.name
                 );
                 fabric.watch_no_more(&self.epoll);

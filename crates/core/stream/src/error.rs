@@ -21,7 +21,7 @@ pub enum Reset {
     #[error(transparent)]
     Protocol(Violation),
     /// This end's program has aborted the connection ([`crate::Stream::abort`]).
-    #[error("the connection was given up")]
+    #[error("the program has aborted the connection")]
     Aborted,
 }
 

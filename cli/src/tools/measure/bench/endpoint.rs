@@ -50,7 +50,7 @@ pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
         return Ok(0);
     }
     let errand: Errand = serde_json::from_str(&args.errand)
-        .context("cannot read what this benchmark process is to do")?;
+        .context("cannot read the task of this benchmark process")?;
     let limit = errand.task.seconds.ceil() as u32 + WATCHDOG_SECONDS;
     // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(limit) };

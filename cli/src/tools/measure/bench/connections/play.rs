@@ -27,7 +27,7 @@ const LAST: u8 = 2;
 /// Runs one process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let Errand { point, port } =
-        serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
+        serde_json::from_str(errand).context("cannot read the task of this benchmark process")?;
     // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match port {

@@ -181,7 +181,7 @@ fn round(
 pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
     let errand: Errand = serde_json::from_str(&args.errand)
-        .context("cannot read what this benchmark process is to do")?;
+        .context("cannot read the task of this benchmark process")?;
     net::enter(&errand.namespace)?;
     cpus::pin(errand.cpu)?;
     let port = Port::ALL

@@ -24,7 +24,7 @@ const LISTENER: u64 = u64::MAX;
 /// Runs one process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let errand: Errand =
-        serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
+        serde_json::from_str(errand).context("cannot read the task of this benchmark process")?;
     // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(errand.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match errand.peer {

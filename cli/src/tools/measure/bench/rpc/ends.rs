@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Over libsovia-rpc, which is here
     #[arg(long)]
     via: Option<PathBuf>,
-    /// The server's address, of TCP
+    /// TCP address of the server
     #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
     at: Ipv4Addr,
     #[command(subcommand)]

@@ -35,7 +35,7 @@ use crate::measure::bench::task::{Role, Scenario, Task, Wait};
 /// Runs one process of a measurement, from its errand to its printed figures.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let errand: Errand =
-        serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
+        serde_json::from_str(errand).context("cannot read the task of this benchmark process")?;
     let limit = rounds::limit(errand.part.points(), errand.part.seconds);
     // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(limit.as_secs() as u32) };
