@@ -56,6 +56,7 @@ carried_out! {
     users_and_sandboxes: "docs/howto/users-and-sandboxes.md",
     capacity: "docs/operate/capacity.md",
     monitor: "docs/operate/monitor.md",
+    off_switch: "docs/operate/off-switch.md",
     security_summary: "docs/operate/security-summary.md",
     troubleshoot: "docs/operate/troubleshoot.md",
 }

@@ -66,7 +66,7 @@ const OTHERS: &[&str] = &[
 /// A program that starts others with an environment of its own, and the file for this environment.
 const OWN_ENVIRONMENT: &[(&str, &str)] = &[(
     "pg_ctlcluster",
-    "pg_ctlcluster gives the server its own environment: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/howto/users-and-sandboxes.md)",
+    "pg_ctlcluster gives the server its own environment: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/howto/postgresql.md)",
 )];
 
 /// Returns the settings for `unit`.
