@@ -121,3 +121,19 @@ fn bash_completes_commands_of_all_programs() {
     let waits = offered_by_bash(&script, &["sovia", "bench", "latency", "--wait", "b"]);
     assert_eq!(waits, ["block"]);
 }
+
+#[test]
+fn bash_completes_units_of_enable_and_disable() {
+    let folder = manual();
+    let script = folder.path().join("bash/with-units");
+    let own = fs::read_to_string(folder.path().join("bash/sovia")).unwrap();
+    let systemctl = "systemctl() { printf '%s\\n' 'redis-server.service enabled enabled' 'cron.service enabled'; }\n";
+    fs::write(&script, systemctl.to_owned() + &own).unwrap();
+    let offered = |words: &[&str]| offered(&script, "_sovia_or_program", words);
+    for before in [&["enable"][..], &["disable"], &["enable", "--now"]] {
+        let words = [&["sovia"], before, &["re"]].concat();
+        assert_eq!(offered(&words), ["redis-server"], "{before:?}");
+    }
+    assert_eq!(offered(&["sovia", "enable", "--dr"]), ["--dry-run"]);
+    assert!(!offered(&["sovia", "enable", "--only", "re"]).contains(&"redis-server".to_owned()));
+}

@@ -30,6 +30,20 @@ _sovia_or_program() {
             return
         fi
     fi
+    if [[ ${COMP_WORDS[1]} == @(enable|disable) && $2 != -* ]]; then
+        case $3 in
+            # Options with a value, which is not a unit.
+            --only | --except | --trust | --nic | --root | =) ;;
+            *) _sovia_units "$2"; return ;;
+        esac
+    fi
     _sovia "$@"
+}
+
+# Completes names of systemd's services.
+_sovia_units() {
+    local names
+    names=$(systemctl list-unit-files --type=service --no-legend --no-pager --plain 2> /dev/null | cut -d ' ' -f 1)
+    mapfile -t COMPREPLY < <(compgen -W "${names//.service/}" -- "$1")
 }
 complete -F _sovia_or_program -o bashdefault -o default sovia
