@@ -16,7 +16,7 @@
  * shares its parent's sockets, as usual. Before exec, use SOV_ACCELERATE to move sockets that the new program
  * will use to TCP.
  *
- * docs/develop/sockets.md is the guide. */
+ * docs/develop/c.md is the guide. */
 #ifndef SOVIA_H
 #define SOVIA_H
 

@@ -1,4 +1,4 @@
-//! Checks that the tests compile and run the same examples that docs/develop/sockets.md shows.
+//! Checks that the tests compile and run the same examples that the pages on sockets in docs/develop show.
 
 use crate::common::here;
 use std::fs;
@@ -11,7 +11,8 @@ fn bare(text: &str) -> String {
 #[test]
 fn its_examples_are_those_that_run() {
     let root = here().join("../..");
-    let guide = fs::read_to_string(root.join("docs/develop/sockets.md")).expect("the guide");
+    let page = |name| fs::read_to_string(root.join("docs/develop").join(name)).expect(name);
+    let guide = ["c.md", "rust.md", "go.md", "zero-copy.md"].map(page).concat();
     let mut count = 0;
     for part in guide.split("<!-- ").skip(1) {
         let (file, rest) = part.split_once(" -->\n```").expect("a file's name and a block");

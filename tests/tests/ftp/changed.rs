@@ -113,16 +113,16 @@ fn data_connections_of_changed_programs_are_on_vis() {
     }
 }
 
-/// Checks docs/develop/sockets.md against the patches and the number of their lines.
+/// Checks docs/develop/c.md against the patches and the number of their lines.
 #[test]
 fn the_guide_counts_the_changed_lines() {
-    let guide = include_str!("../../../docs/develop/sockets.md");
+    let guide = include_str!("../../../docs/develop/c.md");
     for (program, patch) in [
         ("ftp", include_str!("../../apps-ftp/ftp.patch")),
         ("ftpd", include_str!("../../apps-ftp/ftpd.patch")),
     ] {
         let new = patch.lines().filter(|line| line.starts_with('+') && !line.starts_with("+++"));
         let row = format!("| {program} | {} |", new.count());
-        assert!(guide.contains(&row), "docs/develop/sockets.md has no row {row}");
+        assert!(guide.contains(&row), "docs/develop/c.md has no row {row}");
     }
 }
