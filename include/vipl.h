@@ -4,7 +4,7 @@
  *
  * Names, values, structures and calls are those that programs written for VIA between 1998 and
  * 2003 use. Where their libraries differed in the spelling of a descriptor's fields, both
- * spellings name the same bytes. What this library does differently is in docs/develop/vipl.md.
+ * spellings name the same bytes. What this library does differently is in docs/reference/vipl.md.
  *
  * C99 and C++; 64-bit.
  */

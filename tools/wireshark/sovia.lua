@@ -1,4 +1,4 @@
--- Wireshark's dissector of Sovia's wire format, version 2 (docs/reference/wire.md, "Captures"), and of EMP's frames (docs/develop/emp.md).
+-- Wireshark's dissector of Sovia's wire format, version 2 (docs/reference/wire.md, "Captures"), and of EMP's frames (docs/research/emp.md).
 --
 --     wireshark -X lua_script:tools/wireshark/sovia.lua
 --     tshark    -X lua_script:tools/wireshark/sovia.lua -r capture.pcapng

@@ -1,6 +1,6 @@
 //! A program like those written when VIA was new, with compiler settings of that time.
 //!
-//! The original programs cannot be part of a test: see docs/develop/vipl.md, "Programs of its time".
+//! The original programs cannot be part of a test: see docs/reference/vipl.md, "Programs of its time".
 
 use crate::common::{agent, folder, here, include, library, run, watched};
 use std::fs;

@@ -14,7 +14,7 @@
 //! - `matching`: receives in the order of their posts, and messages that found no receive;
 //! - [`engine`]: the NIC as a whole.
 //!
-//! `docs/develop/emp.md` lists the differences from the paper.
+//! `docs/research/emp.md` lists the differences from the paper.
 
 #![forbid(unsafe_code)]
 

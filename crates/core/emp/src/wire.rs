@@ -1,4 +1,4 @@
-//! EMP's frames, as values and as bytes. docs/develop/emp.md describes their format.
+//! EMP's frames, as values and as bytes. docs/research/emp.md describes their format.
 //!
 //! The header is the header of `sovia-link`, with kinds that `sovia-link` does not use. [`Frame::parse`] does all
 //! checks: whatever parses is valid, and emitting it returns the same bytes.

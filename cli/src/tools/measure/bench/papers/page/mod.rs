@@ -161,7 +161,7 @@ fn page(
         text,
         "<h3>MPI</h3>\n<p>SC 2001 has figures of MPI: its table 2 and figure 6 are of a synthetic MPI application over EMP. They stand in its \
          chapter, beside the same calls of EMP without MPI. Open MPI over Sovia is measured by <code>scripts/bench-mpi</code> \
-         (docs/develop/mpi.md): not measured in this report.</p>\n<h2 id=\"data\">Data</h2>\n<p>In the folder of this page: {FIGURES} (every figure), \
+         (docs/research/mpi.md): not measured in this report.</p>\n<h2 id=\"data\">Data</h2>\n<p>In the folder of this page: {FIGURES} (every figure), \
          {COMPARISON}, {FINDINGS}, {MACHINE}, and each picture by itself as SVG.</p>\n</body></html>"
     );
     text
