@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::common::Said;
+use crate::common::{Said, skipped};
 
 fn sovia(words: &str) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sovia-tools"));
@@ -48,4 +48,20 @@ fn command_that_fails_ends_in_status_1() {
         assert_eq!(said.code(), 1, "{words}: {said:?}");
         assert!(said.err.starts_with("sovia: "), "{words}: {said:?}");
     }
+}
+
+#[test]
+fn switch_of_a_user_who_never_logged_in_says_what_to_do() {
+    let test = "switch_of_a_user_who_never_logged_in_says_what_to_do";
+    let mut setpriv = Command::new("setpriv");
+    setpriv.args(["--reuid", "54321", "--clear-groups", env!("CARGO_BIN_EXE_sovia-tools"), "off"]);
+    let said = match setpriv.stdin(Stdio::null()).output() {
+        Ok(output) => Said::from(output),
+        Err(_) => return skipped(test, "setpriv is not installed"),
+    };
+    if said.err.starts_with("setpriv: ") {
+        return skipped(test, "needs root, and a build folder that other users can read");
+    }
+    assert_eq!(said.code(), 1, "{said:?}");
+    assert!(said.err.contains("run `sudo sovia off` for all users"), "{said:?}");
 }

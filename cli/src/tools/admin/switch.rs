@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use nix::unistd::geteuid;
 use sovia_cli::switch;
 
@@ -51,7 +51,14 @@ pub(crate) fn off(_: &OffArgs) -> anyhow::Result<()> {
         let all = fs::Permissions::from_mode(0o755);
         fs::set_permissions(folder, all).with_context(|| cannot("set the mode of", folder))?;
     }
-    fs::File::create(&path).with_context(|| cannot("create", &path))?;
+    fs::File::create(&path).map_err(|error| match error.kind() {
+        // systemd-logind makes /run/user/UID when the user logs in.
+        ErrorKind::NotFound => anyhow!(
+            "{}: the user has no such folder before a login; run `sudo sovia off` for all users, or start programs without `sovia run`",
+            cannot("create", &path)
+        ),
+        _ => anyhow::Error::new(error).context(cannot("create", &path)),
+    })?;
     let mut accelerated = count_accelerated();
     for _ in 0..LOOKS {
         if accelerated.as_ref().map_or(true, |&count| count == 0) {

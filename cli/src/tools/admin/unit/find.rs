@@ -28,8 +28,8 @@ pub(crate) const DROP_INS: &str = "etc/systemd/system";
 /// Error of reading a unit.
 #[derive(Debug, Error)]
 pub(crate) enum UnitError {
-    #[error("cannot find the unit {name} in {folder}{suggestion}")]
-    None { name: String, folder: String, suggestion: String },
+    #[error("cannot find the unit {name} in systemd's folders below {root}{suggestion}")]
+    None { name: String, root: String, suggestion: String },
     #[error("cannot use {0}: the unit is masked; run `systemctl unmask {0}`")]
     Masked(String),
     #[error("cannot use {0}: only services can start with Sovia; expected NAME or NAME.service")]
@@ -98,7 +98,7 @@ impl Place {
         let known = services.iter().map(String::as_str);
         Err(UnitError::None {
             name: name.to_owned(),
-            folder: self.path(FOLDERS[0]).display().to_string(),
+            root: self.root.display().to_string(),
             suggestion: suggestion(name.trim_end_matches(SERVICE), known),
         })
     }
