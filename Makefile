@@ -21,7 +21,7 @@ BUILD_SOVIA = $(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 # shows.
 BUILD_TOOLS = $(CARGO) rustc --release -p sovia-cli --bin sovia-tools -- -C lto=thin -C codegen-units=16
 
-.PHONY: build install install-rpc packages deb rpm tar try-packages try-containers try-upgrade crates uninstall check test test-all arm checked installed lab lab-short nics protocols soak stall strangers lab-soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
+.PHONY: build install install-rpc packages deb rpm tar try-packages try-distributions try-containers try-upgrade crates uninstall check test test-all arm checked installed lab lab-short nics protocols soak stall strangers lab-soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # One call for all libraries puts them into one folder.
 build:
@@ -110,6 +110,10 @@ deb rpm tar: build
 try-packages: packages
 	scripts/try-packages
 	scripts/try-archives
+
+# Tests the package in a chroot of each of some other distributions, on this machine's kernel. Needs root and debootstrap.
+try-distributions: packages
+	scripts/try-distributions
 
 # Tests the recipes for containers, Compose and pods with podman in separate namespaces. Needs root and debootstrap.
 try-containers: packages
