@@ -89,7 +89,7 @@ fn work() -> ExitCode {
         Err(error) if std::env::args_os().nth(1).is_some_and(|command| command == "run") => {
             return ExitCode::from(run::report(&error) as u8);
         }
-        Err(error) => error.exit(),
+        Err(error) => usage::with_suggestion(error).exit(),
     };
     let name = match command {
         Command::Agent(_) => "sovia agent",
