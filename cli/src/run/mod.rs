@@ -26,6 +26,7 @@ use self::collector::Collector;
 use self::outset::Outset;
 use self::start::Program;
 use self::summary::Summary;
+pub use self::variables::ignored_by_library;
 use self::voice::{Voice, Words, say};
 use crate::error_text::without_numbers;
 use crate::rules::{self, Specs};

@@ -2,11 +2,32 @@
 //! them.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::bail;
 use sovia_control::env as names;
 
 use crate::similar::similar;
+
+/// Returns a line for each variable of a running process that the library ignores, because its name is misspelt or its
+/// value is invalid. Returns nothing if the caller may not read the process's environment.
+pub fn ignored_by_library(pid: i32) -> Vec<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let variables = environment.split(|&byte| byte == 0).filter_map(|variable| {
+        let at = variable.iter().position(|&byte| byte == b'=')?;
+        Some((OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(&variable[at + 1..])))
+    });
+    let variables: Vec<(OsString, OsString)> =
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let value_of = |asked: &str| {
+        let found = variables.iter().find(|(name, _)| name == asked);
+        found.map(|(_, value)| value.clone())
+    };
+    let mut lines = misspelt(variables.iter().map(|(name, _)| name.clone()));
+    lines.extend(faults(value_of));
+    lines
+}
 
 /// Finds variables whose names are misspelt names of the library's variables. Returns a line for each.
 pub(super) fn misspelt(variables: impl Iterator<Item = OsString>) -> Vec<String> {
@@ -33,6 +54,15 @@ pub(super) fn misspelt(variables: impl Iterator<Item = OsString>) -> Vec<String>
 /// # Errors
 /// An error for a value that the library would ignore.
 pub(super) fn check(value_of: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<()> {
+    match faults(value_of).into_iter().next() {
+        Some(fault) => bail!(fault),
+        None => Ok(()),
+    }
+}
+
+/// Returns a line for each value that the library would ignore.
+fn faults(value_of: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
+    let mut lines = Vec::new();
     for (name, expected) in [
         (names::SPIN, "microseconds, such as 50"),
         (names::MEET, "a number of transfers, such as 0"),
@@ -40,16 +70,17 @@ pub(super) fn check(value_of: impl Fn(&str) -> Option<OsString>) -> anyhow::Resu
     ] {
         let Some(value) = value_of(name).filter(|value| !value.is_empty()) else { continue };
         if number(&value).is_none() {
-            bail!("{name}: expected {expected}, not `{}`", value.to_string_lossy());
+            lines.push(format!("{name}: expected {expected}, not `{}`", value.to_string_lossy()));
         }
     }
-    match value_of(names::IO_URING) {
-        Some(value) if value != names::IO_URING_ALLOW && !value.is_empty() => {
-            let (name, allow) = (names::IO_URING, names::IO_URING_ALLOW);
-            bail!("{name}: expected `{allow}`, not `{}`", value.to_string_lossy())
-        }
-        _ => Ok(()),
+    if let Some(value) = value_of(names::IO_URING)
+        && value != names::IO_URING_ALLOW
+        && !value.is_empty()
+    {
+        let (name, allow) = (names::IO_URING, names::IO_URING_ALLOW);
+        lines.push(format!("{name}: expected `{allow}`, not `{}`", value.to_string_lossy()));
     }
+    lines
 }
 
 fn number(value: &OsStr) -> Option<u32> {
@@ -80,6 +111,25 @@ mod tests {
         ] {
             assert_eq!(checked(name, value), Err(expected.to_owned()));
         }
+    }
+
+    #[test]
+    fn ignored_variables_of_a_process_are_found() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .env_clear()
+            .env("SOVIA_SPIN", "fast")
+            .env("SOVIA_MEMRY", "5")
+            .env("SOVIA_MEET", "0")
+            .spawn()
+            .unwrap();
+        let lines = ignored_by_library(child.id() as i32);
+        child.kill().and_then(|()| child.wait()).unwrap();
+        let expected = [
+            "unknown variable SOVIA_MEMRY: did you mean SOVIA_MEMORY?",
+            "SOVIA_SPIN: expected microseconds, such as 50, not `fast`",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

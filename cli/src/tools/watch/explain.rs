@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use sovia_board::{Connection, Pairs, Scan, key, pairs, shown};
 use sovia_cli::advice::{Ends, advice};
+use sovia_cli::run::ignored_by_library;
 use sovia_cli::system_rules::followed_by;
 use sovia_control::Reason;
 
@@ -203,8 +204,10 @@ impl View {
             groups.entry((named(process), said)).or_default().push(at);
         }
         let mut text = String::new();
+        let mut processes: BTreeMap<i32, String> = BTreeMap::new();
         for ((process, said), members) in groups {
             let first = &self.scan.connections[members[0]];
+            processes.insert(self.scan.processes[first.holders[0]].pid, process.clone());
             let ends = first.addresses().map(|(local, peer)| format!("{local} - {peer}"));
             let ends = ends.unwrap_or_else(|| "addresses not known yet".to_owned());
             let _ = writeln!(text, "{process}  {ends}{}", and_like(members.len()));
@@ -216,6 +219,11 @@ impl View {
             }
             for line in said.to_change {
                 let _ = writeln!(text, "    to change it: {line}");
+            }
+        }
+        for (pid, process) in processes {
+            for line in ignored_by_library(pid) {
+                let _ = writeln!(text, "{process}  the library ignores a variable: {line}");
             }
         }
         text
