@@ -77,7 +77,8 @@ fn one_line(text: &str) -> String {
 fn variables() -> String {
     let mut page = "# Variables\n\n\
         The library reads these variables when a program starts. `sovia run` sets the variables that have an option,\n\
-        and refuses invalid values. None needs to be set.\n\n\
+        and refuses invalid values. A library that is loaded without `sovia run` ignores them; `sovia explain` lists\n\
+        ignored variables. None needs to be set.\n\n\
         | variable | meaning | default |\n|---|---|---|\n"
         .to_owned();
     for sections::Variable { name, about, default } in sections::VARIABLES {
