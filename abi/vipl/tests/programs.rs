@@ -210,7 +210,7 @@ fn pairs_over_rdma(test: &str, cases: &[&str]) {
 }
 
 /// Runs a beginner's first program between two of its builds, many times. Resources freed at its end must be free at
-/// once.
+/// once, and the program must print no error.
 fn pingpong(first: &Path, second: &Path) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..20 {
@@ -220,7 +220,8 @@ fn pingpong(first: &Path, second: &Path) {
         let server = server.spawn().expect("it runs");
         run(watched(60, false, second).arg(&name));
         let output = server.wait_with_output();
-        let good = output.as_ref().is_ok_and(|output| output.status.success());
+        let good =
+            output.as_ref().is_ok_and(|output| output.status.success() && output.stderr.is_empty());
         assert!(good, "{}", tell("server", &output));
     }
 }

@@ -45,6 +45,17 @@ static void describe(VIP_DESCRIPTOR *descriptor, char *data, VIP_MEM_HANDLE memo
     descriptor->DS[0].Local.Length = SIZE;
 }
 
+/*
+ * A thread of the library calls this at each asynchronous error. The end that disconnects last loses
+ * its connection, which is the normal end here. Before that, a lost connection makes a call fail.
+ */
+static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error)
+{
+    (void)context;
+    if (error->ErrorCode != VIP_ERROR_CONN_LOST)
+        fprintf(stderr, "asynchronous error %d\n", (int)error->ErrorCode);
+}
+
 int main(int argc, char **argv)
 {
     int server = argc > 2 && strcmp(argv[1], "-s") == 0;
@@ -67,6 +78,7 @@ int main(int argc, char **argv)
     int round;
 
     MUST(VipOpenNic("/dev/via_lo", &nic));
+    MUST(VipErrorCallback(nic, NULL, on_error));
     MUST(VipQueryNic(nic, &about));
     MUST(VipCreatePtag(nic, &tag));
     rights.Ptag = tag;
