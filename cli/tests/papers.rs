@@ -389,7 +389,7 @@ fn people_get_tables() {
         return;
     }
     let text = said(&bench(&[&["scatter"], &TINY[..]].concat()));
-    for part in ["32 segments, polling", "Published and ours", "in brackets the spread"] {
+    for part in ["32 segments, polling", "Published and ours", "In brackets: the spread"] {
         assert!(text.contains(part), "{part} in {text}");
     }
 }

@@ -19,8 +19,7 @@ pub(super) struct Table {
 }
 
 /// Explanation of the share in brackets.
-pub(super) const SPREAD: &str =
-    "Medians of the runs; in brackets the spread: greatest less least, of the median.";
+pub(super) const SPREAD: &str = "Figures are medians of the runs. In brackets: the spread, which is the greatest value minus the least, divided by the median.";
 
 /// Returns the tables of a scenario: by x if there are curves, otherwise with a row for each figure.
 pub(super) fn of(results: &Results) -> Vec<Table> {

@@ -135,19 +135,23 @@ fn page(
     if machine.is_busy() {
         let _ = writeln!(
             text,
-            "<p class=\"failed\">The machine was busy: {}. Ends that spin were kept from their processors, so figures are worse than they \
-             would be, and spread more.</p>",
+            "<p class=\"failed\">The machine was busy: {}. Other programs took processor time from ends that spin, so figures are worse than on \
+             an idle machine, and spread more.</p>",
             escaped(&machine.busy_text())
         );
     }
     contents(&mut text, verdicts);
     text.push_str(
-        "<p>Their ends are two machines of 2000 with an adapter each, ours are two processes of one machine, so a time or a throughput \
-         says how far apart the two are. Quotients, one way of doing it by another, say whether what was learnt then holds here. Rows of \
-         one processor stand beside ends with a processor each. Rows of machines with two processors are not measured. Which TCP stands \
-         beside a row differs, and rows say so where it matters: by calls that sleep or that look, with and without Nagle's algorithm, over \
-         loopback, over veth or over LANE. A quotient whose two figures are of one scenario is of the same runs. One of two scenarios is of \
-         different minutes. A bound that ends nowhere, or begins at 0, cannot fail on that side.</p>\n",
+        "<p>The papers measured two machines of about 2000, each with an adapter. We measure two processes of one machine. So a time or a \
+         throughput of ours shows only how far apart the two systems are. A ratio of two figures shows whether a finding of the paper also \
+         holds here.</p>\n\
+         <ul><li>Rows for one processor are compared with our ends on two processors. Rows for machines with two processors each are not \
+         measured.</li>\n\
+         <li>The TCP that we compare with a row depends on the row: its calls sleep or poll, it has Nagle's algorithm or not, and it runs over \
+         loopback, veth or LANE. Rows name this where it matters.</li>\n\
+         <li>If both figures of a ratio are from one scenario, they are from the same runs. Figures of two scenarios are measured minutes \
+         apart.</li>\n\
+         <li>If a finding's bounds have no upper end, or begin at 0, no ratio can be outside them on that side.</li></ul>\n",
     );
     for paper in PAPERS {
         of_paper(&mut text, paper, all, (rows, verdicts), pictures);
@@ -159,10 +163,10 @@ fn page(
     pictures.iter().filter(|it| it.paper.is_none()).for_each(|it| picture(&mut text, it));
     let _ = writeln!(
         text,
-        "<h3>MPI</h3>\n<p>SC 2001 has figures of MPI: its table 2 and figure 6 are of a synthetic MPI application over EMP. They stand in its \
-         chapter, beside the same calls of EMP without MPI. Open MPI over Sovia is measured by <code>scripts/bench-mpi</code> \
-         (docs/research/mpi.md): not measured in this report.</p>\n<h2 id=\"data\">Data</h2>\n<p>In the folder of this page: {FIGURES} (every figure), \
-         {COMPARISON}, {FINDINGS}, {MACHINE}, and each picture by itself as SVG.</p>\n</body></html>"
+        "<h3>MPI</h3>\n<p>SC 2001 has figures of MPI: its table 2 and figure 6 are of a synthetic MPI application over EMP. The chapter on that \
+         paper compares these figures with the same calls of EMP without MPI. This report does not measure Open MPI over Sovia: \
+         <code>scripts/bench-mpi</code> does (docs/research/mpi.md).</p>\n<h2 id=\"data\">Data</h2>\n<p>The folder of this page has \
+         {FIGURES} (every figure), {COMPARISON}, {FINDINGS}, {MACHINE}, and each picture as an SVG file.</p>\n</body></html>"
     );
     text
 }
@@ -176,7 +180,7 @@ fn contents(text: &mut String, verdicts: &[Verdict]) {
         };
         let _ = writeln!(
             text,
-            "<li><a href=\"#{}\">{}</a>: {}. Of what it found, <b>{}</b> hold, <b>{}</b> do not, {} not measured</li>",
+            "<li><a href=\"#{}\">{}</a>: {}. Findings: <b>{}</b> hold, <b>{}</b> do not hold, {} not measured</li>",
             anchor(paper),
             escaped(paper.name),
             escaped(paper.title),
