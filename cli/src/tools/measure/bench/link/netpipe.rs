@@ -122,7 +122,9 @@ impl<N: Nic> Module<N> {
     pub(in crate::measure::bench) fn accept(self) -> anyhow::Result<Self> {
         let address = self.own();
         let request = self.nic.connect_wait(&address, None)?;
-        request.accept(&self.vi).map_err(|refused| anyhow::anyhow!("{:?}", refused.error))?;
+        request
+            .accept(&self.vi)
+            .map_err(|refused| anyhow::anyhow!("cannot accept a connection: {}", refused.error))?;
         Ok(self)
     }
 
