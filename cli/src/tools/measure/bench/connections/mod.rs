@@ -46,6 +46,9 @@ pub(super) struct Args {
     /// server find each other. 0: no extra connection
     #[arg(long, default_value_t = 0)]
     warm: u32,
+    /// Other processes, each with one open, idle connection to the server
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1000))]
+    peers: u32,
     /// Number of pairs of measurements, TCP and Sovia, of each point; each result is the median of the pairs
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -87,14 +90,26 @@ struct Point {
     answer: u32,
     server_closes: bool,
     warm: u32,
+    peers: u32,
     seconds: f64,
 }
 
-/// Task of a process. A server gets no port: it prints the port that it has.
+/// Role of a process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Role {
+    /// Serves connections, and prints its port.
+    Server,
+    /// Makes connections to this port, and prints its results.
+    Client(u16),
+    /// Holds one connection to this port. Prints a line when the connection is idle.
+    Peer(u16),
+}
+
+/// Task of a process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Errand {
     point: Point,
-    port: Option<u16>,
+    role: Role,
 }
 
 /// Results of a client process.
@@ -145,7 +160,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         for &nodelay in &args.nodelay {
             for &messages in &args.messages {
                 for &answer in answers {
-                    let &Args { size, server_closes, warm, seconds, .. } = args;
+                    let &Args { size, server_closes, warm, peers, seconds, .. } = args;
                     points.push(Point {
                         clients,
                         nodelay,
@@ -154,6 +169,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
                         answer,
                         server_closes,
                         warm,
+                        peers,
                         seconds,
                     });
                 }
@@ -179,17 +195,26 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
 
 fn measure(point: Point, accelerated: bool) -> anyhow::Result<Measured> {
     let board = if accelerated { Some(Board::new()?) } else { None };
-    let mut server = start(&Errand { point, port: None }, board.as_ref())?;
+    let mut server = start(&Errand { point, role: Role::Server }, board.as_ref())?;
     let port = server.line().context("the server process did not report its address")?.parse()?;
-    let mut client = start(&Errand { point, port: Some(port) }, board.as_ref())?;
+    let peers = (0..point.peers).map(|_| {
+        let mut peer = start(&Errand { point, role: Role::Peer(port) }, board.as_ref())?;
+        peer.line().context("an idle process failed")?;
+        anyhow::Ok(peer)
+    });
+    let peers = peers.collect::<anyhow::Result<Vec<_>>>()?;
+    let before = board.as_ref().map_or(0, |board| board.page().accelerated());
+    let mut client = start(&Errand { point, role: Role::Client(port) }, board.as_ref())?;
     process::bind(&client, &server)?;
     let figures: Figures = serde_json::from_str(&client.line()?)?;
+    // The server ends after its last connection.
+    drop(peers);
     let mut usage = Vec::new();
     for process in [&mut client, &mut server] {
         usage.push(serde_json::from_str::<Usage>(&process.line()?)?);
         process.end().context("a benchmark process (client or server) failed")?;
     }
-    let ends = board.map_or(0, |board| board.page().accelerated());
+    let ends = board.map_or(0, |board| board.page().accelerated()) - before;
     let each = figures.connections as f64;
     Ok(Measured {
         connections_per_second: each / figures.seconds,

@@ -2,15 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use hdrhistogram::Histogram;
 use nix::sys::resource::{UsageWho, getrusage};
 
-use super::{Errand, Figures, Point, Usage};
+use super::{Errand, Figures, Point, Role, Usage};
 use crate::measure::bench::process::WATCHDOG_SECONDS;
 use crate::output::put_line;
 
@@ -19,26 +19,55 @@ use crate::output::put_line;
 const CONNECTIONS_MAX: u64 = 12_000;
 
 /// First byte of a message. GO: continue. STOP: the server's thread ends. LAST: the server answers and then closes the
-/// connection.
+/// connection. PEER: like GO, from an idle process.
 const GO: u8 = 1;
 const STOP: u8 = 0;
 const LAST: u8 = 2;
+const PEER: u8 = 3;
+
+/// Number of messages after which an idle process's connection is idle. After fewer messages, the connection may still be
+/// on TCP.
+const PEER_MESSAGES: usize = 40;
 
 /// Runs one process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
-    let Errand { point, port } =
+    let Errand { point, role } =
         serde_json::from_str(errand).context("cannot read the task of this benchmark process")?;
     // SAFETY: alarm has no preconditions. The default action of its signal ends this process.
     unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
-    match port {
-        Some(port) => put_line!("{}", serde_json::to_string(&clients(point, port)?)?)?,
-        None => serve(point)?,
+    let mut before = Usage { cpu_us: 0.0, switches: 0 };
+    match role {
+        Role::Server => before = serve(point)?,
+        Role::Client(port) => put_line!("{}", serde_json::to_string(&clients(point, port)?)?)?,
+        Role::Peer(port) => return idle(point, port),
     }
+    let now = used()?;
+    let usage =
+        Usage { cpu_us: now.cpu_us - before.cpu_us, switches: now.switches - before.switches };
+    put_line!("{}", serde_json::to_string(&usage)?)?;
+    Ok(())
+}
+
+/// Returns the resources that this process has used so far.
+fn used() -> anyhow::Result<Usage> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 * 1e6 + time.tv_usec() as f64;
     let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
     let cpu_us = micros(usage.user_time()) + micros(usage.system_time());
-    put_line!("{}", serde_json::to_string(&Usage { cpu_us, switches: switches as u64 })?)?;
+    Ok(Usage { cpu_us, switches: switches as u64 })
+}
+
+/// Holds an idle connection until the process is killed.
+fn idle(point: Point, port: u16) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    let message = vec![PEER; point.size as usize];
+    let mut answer = vec![PEER; point.answer as usize];
+    for _ in 0..PEER_MESSAGES {
+        stream.write_all(&message)?;
+        stream.read_exact(&mut answer)?;
+    }
+    put_line!("idle")?;
+    let _ = stream.read(&mut answer)?;
     Ok(())
 }
 
@@ -58,7 +87,7 @@ fn clients(point: Point, port: u16) -> anyhow::Result<Figures> {
             .map(|each| (each, start))
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    for _ in 0..point.clients {
+    for _ in 0..point.clients + point.peers {
         let mut message = vec![GO; point.size as usize];
         message[0] = STOP;
         TcpStream::connect((Ipv4Addr::LOCALHOST, port))?.write_all(&message)?;
@@ -120,20 +149,24 @@ fn client(
     }
 }
 
-fn serve(point: Point) -> anyhow::Result<()> {
+/// Serves all connections. Returns what this process had used before a client's first message.
+fn serve(point: Point) -> anyhow::Result<Usage> {
+    let before = OnceLock::new();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     put_line!("{}", listener.local_addr()?.port())?;
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..point.clients).map(|_| scope.spawn(|| answer(point, &listener))).collect();
+        let threads: Vec<_> = (0..point.clients + point.peers)
+            .map(|_| scope.spawn(|| answer(point, &listener, &before)))
+            .collect();
         threads.into_iter().try_for_each(|thread| {
             thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?
         })
-    })
+    })?;
+    before.into_inner().context("no client sent a message")
 }
 
 /// Serves one connection after the other, until a message says STOP.
-fn answer(point: Point, listener: &TcpListener) -> anyhow::Result<()> {
+fn answer(point: Point, listener: &TcpListener, before: &OnceLock<Usage>) -> anyhow::Result<()> {
     let mut message = vec![GO; point.size as usize];
     let bytes = vec![GO; point.answer as usize];
     loop {
@@ -144,7 +177,12 @@ fn answer(point: Point, listener: &TcpListener) -> anyhow::Result<()> {
         loop {
             match stream.read_exact(&mut message) {
                 Ok(()) if message[0] == STOP => return Ok(()),
-                Ok(()) => stream.write_all(&bytes)?,
+                Ok(()) => {
+                    if message[0] != PEER && before.get().is_none() {
+                        let _ = before.set(used()?);
+                    }
+                    stream.write_all(&bytes)?;
+                }
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
                 Err(error) => return Err(error.into()),
             }

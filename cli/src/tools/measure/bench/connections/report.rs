@@ -158,6 +158,7 @@ mod tests {
             answer: 64,
             server_closes: false,
             warm: 0,
+            peers: 0,
             seconds: 0.1,
         };
         // In one of the pairs, the machine was twice as slow.
