@@ -137,3 +137,25 @@ fn bash_completes_units_of_enable_and_disable() {
     assert_eq!(offered(&["sovia", "enable", "--dr"]), ["--dry-run"]);
     assert!(!offered(&["sovia", "enable", "--only", "re"]).contains(&"redis-server".to_owned()));
 }
+
+#[test]
+fn fish_completes_the_command_line_of_the_program() {
+    let test = "fish_completes_the_command_line_of_the_program";
+    if !is_there("fish") {
+        return skipped(test, "fish is not installed");
+    }
+    let folder = manual();
+    let script = folder.path().join("fish/sovia.fish").display().to_string();
+    let offered = |line: &str| {
+        let command = format!("source '{script}'; complete -C '{line}'");
+        let said = Said::from(Command::new("fish").args(["-N", "-c", &command]).output().unwrap());
+        said.out.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for before in ["run", "run --", "run -v --only port=5 --trust any --", "run -q"] {
+        let found = offered(&format!("sovia {before} printen"));
+        assert!(found.contains(&"printenv".to_owned()), "{before}: {found:?}");
+    }
+    assert_eq!(offered("sovia run -- ls /etc/hostna"), ["/etc/hostname"]);
+    assert_eq!(offered("sovia run --proto"), ["--protocol"]);
+    assert_eq!(offered("sovia ru"), ["run"]);
+}

@@ -60,9 +60,11 @@ fn write_completions(mut command: Command, folder: &Path) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut file = fs::File::create(path)?;
         clap_complete::generate(shell, &mut command, "sovia", &mut file);
-        if shell == Shell::Bash {
-            // zsh and fish have completions of the program's arguments from the argument's hint.
-            file.write_all(include_bytes!("program.bash"))?;
+        // zsh completes the program's command line because of the argument's hint.
+        match shell {
+            Shell::Bash => file.write_all(include_bytes!("program.bash"))?,
+            Shell::Fish => file.write_all(include_bytes!("program.fish"))?,
+            _ => {}
         }
     }
     Ok(())
