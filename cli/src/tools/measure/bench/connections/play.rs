@@ -87,7 +87,7 @@ fn clients(point: Point, port: u16) -> anyhow::Result<Figures> {
             .map(|each| (each, start))
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    for _ in 0..point.clients + point.peers {
+    for _ in 0..point.clients {
         let mut message = vec![GO; point.size as usize];
         message[0] = STOP;
         TcpStream::connect((Ipv4Addr::LOCALHOST, port))?.write_all(&message)?;
@@ -165,7 +165,7 @@ fn serve(point: Point) -> anyhow::Result<Usage> {
     before.into_inner().context("no client sent a message")
 }
 
-/// Serves one connection after the other, until a message says STOP.
+/// Serves one connection after the other, until a message says STOP, or an idle process ends.
 fn answer(point: Point, listener: &TcpListener, before: &OnceLock<Usage>) -> anyhow::Result<()> {
     let mut message = vec![GO; point.size as usize];
     let bytes = vec![GO; point.answer as usize];
@@ -183,6 +183,8 @@ fn answer(point: Point, listener: &TcpListener, before: &OnceLock<Usage>) -> any
                     }
                     stream.write_all(&bytes)?;
                 }
+                // An idle process has ended, so this thread is not needed any more.
+                Err(_) if message[0] == PEER => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
                 Err(error) => return Err(error.into()),
             }
