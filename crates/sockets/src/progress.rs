@@ -483,8 +483,9 @@ fn kernel_socket_event(token: u64, events: u32) {
     let hangs_up = has(libc::EPOLLHUP) && !has_reset && !conn.has(flag::SHUT_WR);
     let is_orderly = !has(libc::EPOLLERR) && !hangs_up;
     // Report an orderly end only once. A second report, or a report besides the VI's own, would be a false edge. A
-    // half that the program itself has shut is not the peer's end.
-    let is_reported = !conn.has(flag::SHUT_RD) && replace(&mut guard.own.is_end_reported, true);
+    // half that the program itself has shut is not the peer's end. But nothing follows a reset.
+    let is_peers = has_reset || !conn.has(flag::SHUT_RD);
+    let is_reported = is_peers && replace(&mut guard.own.is_end_reported, true);
     let is_old = is_orderly && (is_reported || !has_reset && ending::is_announced(&guard));
     // After a reset, the kernel socket reports no more bytes and no more room.
     let is_over = is_old && has_reset;
