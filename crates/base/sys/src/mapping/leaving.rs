@@ -1,6 +1,6 @@
 //! Ends the sharing of a process's mappings with other processes. The mappings keep their addresses.
 
-use super::places::{PLACES, Sharing};
+use super::places::{Sharing, used};
 use super::{Mapping, seal_for_reading};
 use crate::call::{RawFd, Result, Sysno};
 use core::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 pub fn leave_files() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let mut all = true;
-    for place in &PLACES {
+    for place in used() {
         if !place.hold(Sharing::File) {
             continue;
         }
@@ -52,7 +52,7 @@ pub fn leave_family(
     mut settle: impl FnMut(usize, *const u8, usize),
 ) -> bool {
     let mut all = true;
-    for place in &PLACES {
+    for place in used() {
         if !place.hold(Sharing::Family) {
             continue;
         }

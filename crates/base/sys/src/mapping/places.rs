@@ -28,23 +28,32 @@ pub(super) enum Sharing {
 crate::tables! {
     /// Entries of the mappings. Some mappings are sparse and much larger than their used memory. So a call that
     /// populates all of the program's memory must leave them out.
-    pub(super) static PLACES: [Place; 2048] = [const {
+    static PLACES: [Place; 2048] = [const {
         Place { base: AtomicUsize::new(0), len: AtomicUsize::new(0), sharing: AtomicUsize::new(0) }
     }; 2048];
+    /// One above the highest entry that has been used.
+    static TOP: AtomicUsize = AtomicUsize::new(0);
+}
+
+/// Returns the entries that have been used.
+pub(super) fn used() -> &'static [Place] {
+    &PLACES[..TOP.load(Ordering::Acquire)]
 }
 
 pub(super) fn note(base: usize, len: usize, sharing: Sharing) -> Result<()> {
-    let free = PLACES.iter().find(|place| {
+    let free = PLACES.iter().position(|place| {
         place.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     });
-    let place = free.ok_or(call::Errno::ENOMEM)?;
-    place.sharing.store(sharing as usize, Ordering::Release);
-    place.len.store(len, Ordering::Release);
+    let index = free.ok_or(call::Errno::ENOMEM)?;
+    PLACES[index].sharing.store(sharing as usize, Ordering::Release);
+    // The mapping counts from the moment when it has a length.
+    TOP.fetch_max(index + 1, Ordering::AcqRel);
+    PLACES[index].len.store(len, Ordering::Release);
     Ok(())
 }
 
 pub(super) fn place_of(base: usize) -> Option<&'static Place> {
-    PLACES.iter().find(|place| place.base.load(Ordering::Acquire) == base)
+    used().iter().find(|place| place.base.load(Ordering::Acquire) == base)
 }
 
 impl Place {
@@ -87,7 +96,7 @@ pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)
     while at < to {
         let mut end = to;
         let mut next = to;
-        for place in &PLACES {
+        for place in used() {
             let len = place.len.load(Ordering::Acquire);
             let base = place.base.load(Ordering::Acquire);
             if len != 0 && base < end && base + len > at {
@@ -104,7 +113,7 @@ pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)
 
 /// Calls `each` with the address and the length of every mapping of this crate.
 pub(crate) fn each(mut each: impl FnMut(usize, usize)) {
-    for place in &PLACES {
+    for place in used() {
         let len = place.len.load(Ordering::Acquire);
         if len != 0 {
             each(place.base.load(Ordering::Acquire), len);
