@@ -315,8 +315,13 @@ pub(crate) fn may_be_alone() -> bool {
 }
 
 /// Returns the number of the process's threads for which no record satisfies `is_own`. Thread `but` does not count.
-/// `None` if the kernel does not list the threads.
+/// Returns a larger number if there are many threads, because the kernel takes long to list them. `None` if the kernel
+/// does not list the threads.
 fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
+    let count = call::thread_count();
+    if count > 1 + RUNNING.len() {
+        return Some(count);
+    }
     let (mut others, own) = (0, call::getpid());
     let listed = call::each_thread(|id| {
         let is_ours = || RUNNING.iter().any(|place| is_own(place, id));

@@ -44,7 +44,7 @@ pub use file::{
 pub use keepalive::{Keepalive, Silence};
 pub use proc_fs::{
     each_descriptor, each_descriptor_of, each_thread, each_thread_of, file_id_of, find_line,
-    open_info, open_of, own_maps, read_link, read_link_of, reopen,
+    open_info, open_of, own_maps, read_link, read_link_of, reopen, thread_count,
 };
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{

@@ -149,6 +149,13 @@ pub fn each_thread(each: impl FnMut(i32)) -> bool {
     each_number(c"/proc/self/task", false, each)
 }
 
+/// Returns the number of the calling process's threads, or 0 if /proc does not tell it. Counts threads that are just
+/// ending.
+pub fn thread_count() -> usize {
+    // The folder has a link for each thread, besides `.` and `..`.
+    stat(c"/proc/self/task").map_or(0, |st| (st.st_nlink as usize).saturating_sub(2))
+}
+
 /// Calls `each` with every thread of process `pid`. Returns false if /proc cannot list them.
 pub fn each_thread_of(pid: i32, each: impl FnMut(i32)) -> bool {
     core::ffi::CStr::from_bytes_until_nul(&threads_of(pid))
@@ -212,4 +219,33 @@ pub(crate) fn put_number(out: &mut [u8], at: &mut usize, mut n: u32) {
         }
     }
     put(out, at, &digits[first..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn threads_are_counted_as_they_are_listed() {
+        const MORE: usize = 5;
+        let (begun, over) = (Barrier::new(MORE + 1), Barrier::new(MORE + 1));
+        std::thread::scope(|s| {
+            for _ in 0..MORE {
+                s.spawn(|| {
+                    begun.wait();
+                    over.wait();
+                });
+            }
+            begun.wait();
+            // Other tests may start and end threads between two of these calls.
+            let is_listed = || {
+                let (before, mut listed) = (thread_count(), 0);
+                assert!(each_thread(|_| listed += 1));
+                before == listed && listed > MORE
+            };
+            while !is_listed() {}
+            over.wait();
+        });
+    }
 }
