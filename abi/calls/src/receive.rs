@@ -100,7 +100,7 @@ calls! {
             Ok(header) => header,
             Err(e) => return finish(Err(e)),
         };
-        if header.msg_controllen != 0 && ops::tells_times(at) {
+        if header.msg_controllen != 0 && ops::reports_times(at) {
             fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
@@ -130,7 +130,7 @@ calls! {
                 },
                 None => (0, 0),
             };
-            if n > 0 && ops::tells_times(at) {
+            if n > 0 && ops::reports_times(at) {
                 // The program has given no buffer for the control message with the time of arrival. Then the kernel
                 // sets MSG_CTRUNC.
                 flags |= libc::MSG_CTRUNC;

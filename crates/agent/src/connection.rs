@@ -162,7 +162,7 @@ impl Connection {
         let reflection = Reflection::new(program.segment.clone(), self.vi(), PROGRAM);
         // Watch these words before the request is accepted. From then on, the program's events must reach the ready
         // list.
-        program.segment.direction(self.vi(), PROGRAM).bell.watch(READY_LIST);
+        program.segment.direction(self.vi(), PROGRAM).wake_word.watch(READY_LIST);
         program.segment.direction(self.vi(), NIC).room.watch(READY_LIST);
         if !program.segment.accept(NIC, self.request) {
             return false;

@@ -23,7 +23,7 @@ pub const DOORBELLS: usize = 6;
 /// Number of descriptors that report a peer's death.
 pub const NOTICES: usize = 2;
 /// Number of a process's notification sockets for one peer of another user.
-pub const BELLS: usize = DOORBELLS + 1;
+pub const NOTIFICATION_SOCKETS: usize = DOORBELLS + 1;
 
 const MAGIC_AT: usize = 0;
 const PID_AT: usize = 1;
@@ -31,11 +31,11 @@ const BUILD_AT: usize = 2;
 const RECORDS_AT: usize = 3;
 const LOCKS_AT: usize = 6;
 const PLACE_AT: usize = 8;
-const DOORS_AT: usize = 9;
-const LIVES_AT: usize = DOORS_AT + DOORBELLS;
+const DOORBELLS_AT: usize = 9;
+const LIVES_AT: usize = DOORBELLS_AT + DOORBELLS;
 const COUNTS_AT: usize = LIVES_AT + LIVES_MAX;
 const SEGMENTS_AT: usize = COUNTS_AT + 2;
-const EACH_SEGMENT: usize = 8 + DOORBELLS + NOTICES + BELLS;
+const EACH_SEGMENT: usize = 8 + DOORBELLS + NOTICES + NOTIFICATION_SOCKETS;
 const CONNECTIONS_AT: usize = SEGMENTS_AT + EACH_SEGMENT * SEGMENTS_MAX;
 const EACH: usize = 3;
 const WORDS: usize = CONNECTIONS_AT + EACH * CONNECTIONS_MAX;
@@ -75,7 +75,7 @@ pub struct Segment {
     /// The segment's file.
     pub file: Passed,
     /// The peer's doorbells.
-    pub doors: [i32; DOORBELLS],
+    pub doorbells: [i32; DOORBELLS],
     /// Descriptors that report the peer's death.
     pub notices: [i32; NOTICES],
     /// The peer, if it belongs to another user.
@@ -90,7 +90,7 @@ pub struct OtherUser {
     /// Set if the agent introduced the two processes.
     pub is_far: bool,
     /// The process's notification sockets for this peer. The last one shows the peer that the process lives.
-    pub bells: [i32; BELLS],
+    pub notification_sockets: [i32; NOTIFICATION_SOCKETS],
 }
 
 /// The data except for segments and connections.
@@ -109,7 +109,7 @@ pub struct Head {
     /// Process slot that is reserved for the program.
     pub place: u32,
     /// The process's doorbells; negative for a doorbell that does not exist.
-    pub doors: [i32; DOORBELLS],
+    pub doorbells: [i32; DOORBELLS],
     /// Descriptors that show peers that the process or its program lives; negative for unused entries.
     pub lives: [i32; LIVES_MAX],
 }
@@ -149,7 +149,7 @@ impl<'b> Inheritance<'b> {
             head.locks.inode,
             u64::from(head.place),
         ];
-        let lists = head.doors.into_iter().chain(head.lives).map(word_of);
+        let lists = head.doorbells.into_iter().chain(head.lives).map(word_of);
         data.set(0, words.into_iter().chain(lists));
         data
     }
@@ -199,7 +199,7 @@ impl<'b> Inheritance<'b> {
             records_base: self.word(RECORDS_AT + 2),
             locks: self.passed(LOCKS_AT),
             place: self.word(PLACE_AT) as u32,
-            doors: self.fds(DOORS_AT),
+            doorbells: self.fds(DOORBELLS_AT),
             lives: self.fds(LIVES_AT),
         }
     }
@@ -222,8 +222,10 @@ impl<'b> Inheritance<'b> {
         let user = one
             .other_user
             .map_or(0, |user| 1 << 32 | u64::from(user.is_far) << 33 | u64::from(user.uid));
-        let bells = one.other_user.map_or([-1; BELLS], |user| user.bells);
-        let fds = one.doors.into_iter().chain(one.notices).chain(bells).map(word_of);
+        let notification_sockets =
+            one.other_user.map_or([-1; NOTIFICATION_SOCKETS], |user| user.notification_sockets);
+        let fds =
+            one.doorbells.into_iter().chain(one.notices).chain(notification_sockets).map(word_of);
         let words = words.into_iter().chain([user]);
         self.set(SEGMENTS_AT + n * EACH_SEGMENT, words.chain(fds));
         self.set(COUNTS_AT, [n as u64 + 1].into_iter());
@@ -257,7 +259,7 @@ impl<'b> Inheritance<'b> {
             base: self.word(at + 4),
             file: self.passed(at + 5),
             other_user: self.other_user(at),
-            doors: self.fds(at + 8),
+            doorbells: self.fds(at + 8),
             notices: self.fds(at + 8 + DOORBELLS),
         })
     }
@@ -268,7 +270,7 @@ impl<'b> Inheritance<'b> {
         (word >> 32 & 1 != 0).then(|| OtherUser {
             uid: word as u32,
             is_far: word >> 33 & 1 != 0,
-            bells: self.fds(at + 8 + DOORBELLS + NOTICES),
+            notification_sockets: self.fds(at + 8 + DOORBELLS + NOTICES),
         })
     }
 
@@ -288,10 +290,15 @@ impl<'b> Inheritance<'b> {
     /// Returns all descriptors that the data names, except those of connections.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         let head = self.head();
-        let own = [head.records.fd, head.locks.fd].into_iter().chain(head.doors).chain(head.lives);
+        let own =
+            [head.records.fd, head.locks.fd].into_iter().chain(head.doorbells).chain(head.lives);
         let of_segments = self.segments().flat_map(|one| {
-            let bells = one.other_user.map_or([-1; BELLS], |user| user.bells);
-            core::iter::once(one.file.fd).chain(one.doors).chain(one.notices).chain(bells)
+            let notification_sockets =
+                one.other_user.map_or([-1; NOTIFICATION_SOCKETS], |user| user.notification_sockets);
+            core::iter::once(one.file.fd)
+                .chain(one.doorbells)
+                .chain(one.notices)
+                .chain(notification_sockets)
         });
         own.chain(of_segments).filter(|&fd| fd >= 0)
     }
@@ -309,7 +316,7 @@ mod tests {
         records_base: 1 << 44,
         locks: Passed { fd: 901, inode: 9 },
         place: 17,
-        doors: [902, -1, 903, 904, -1, 905],
+        doorbells: [902, -1, 903, 904, -1, 905],
         lives: [906, -1, -1, -1, -1, -1, -1, -1],
     };
 
@@ -320,15 +327,19 @@ mod tests {
 
     /// Returns a segment. The first one is shared with another user's process.
     fn segment(index: u32) -> Segment {
-        let bells = [919, 920, 921, 922, 923, 924, 925];
+        let notification_sockets = [919, 920, 921, 922, 923, 924, 925];
         Segment {
-            other_user: (index == 0).then_some(OtherUser { uid: u32::MAX, is_far: true, bells }),
+            other_user: (index == 0).then_some(OtherUser {
+                uid: u32::MAX,
+                is_far: true,
+                notification_sockets,
+            }),
             index,
             side: index % 2,
             peer: (77, u64::MAX),
             base: 1 << 45,
             file: Passed { fd: 910, inode: 4 },
-            doors: [911, 912, 913, 914, 915, 916],
+            doorbells: [911, 912, 913, 914, 915, 916],
             notices: [917, 918],
         }
     }

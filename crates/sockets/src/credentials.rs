@@ -138,11 +138,11 @@ fn leave(cause: Cause) -> bool {
     // file.
     let is_shared = members::has_relatives() || family::is_in_a_file();
     let retired = if is_shared { drop_all(cause.reason()) } else { Vec::new() };
-    sets::leave_doors();
+    sets::remove_doorbells();
     pair::leave_all(sets::forget_pair);
     peers::leave_all();
     handler::begin_anew();
-    pair::renew_doors();
+    pair::renew_doorbells();
     pollset::begin_anew();
     mapping::leave_files();
     other_families::forget();

@@ -83,9 +83,9 @@ pub fn pair_with(
         Fd::make(|| call::fcntl(file.raw(), libc::F_DUPFD_CLOEXEC, 0).map(|fd| fd as i32)).ok()?;
     let index =
         pair::add(segment, file, side, Process { pid: call::getpid(), nonce }, None, server)?;
-    let door = || Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)).ok();
-    let doors: Option<Vec<Fd>> = (0..DOORBELLS).map(|_| door()).collect();
-    pair::get(index)?.keep_doors(doors?).then_some(index)
+    let doorbell = || Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)).ok();
+    let doorbells: Option<Vec<Fd>> = (0..DOORBELLS).map(|_| doorbell()).collect();
+    pair::get(index)?.keep_doorbells(doorbells?).then_some(index)
 }
 
 /// Audits a connection at once. The progress thread does this about once a second. An audit compares the words that

@@ -34,7 +34,7 @@ per_engine! {
 }
 
 /// Epoll token of the doorbell. Other tokens name kernel sockets.
-pub(crate) const DOOR: u64 = u64::MAX;
+pub(crate) const DOORBELL_TOKEN: u64 = u64::MAX;
 
 /// Index of the doorbell that wakes the progress thread.
 pub(crate) const DOORBELL: u32 = 0;
@@ -264,7 +264,7 @@ fn start_missing() -> (bool, bool) {
 fn spawn() -> Option<Instance> {
     let &main = MAIN.get()?;
     let start =
-        |epoll: i32| thread::start(main, epoll as usize as *mut libc::c_void, Ends::WhenTold);
+        |epoll: i32| thread::start(main, epoll as usize as *mut libc::c_void, Ends::OnRequest);
     let last = EPOLL.load(Ordering::Acquire);
     if last >= 0 && KEPT.load(Ordering::Acquire) {
         // Clear `KEPT` first, so that the new thread does not leave the instance open again.
@@ -275,7 +275,7 @@ fn spawn() -> Option<Instance> {
         keep_instance();
         return None;
     }
-    let epoll = pair::epoll_of_door(DOORBELL, DOOR)?.into_raw();
+    let epoll = pair::epoll_of_doorbell(DOORBELL, DOORBELL_TOKEN)?.into_raw();
     prepare_fences();
     // Find the limits here and not in the thread, because `find_limits` opens files. Only the program's threads may
     // open descriptors, and only during their calls.
@@ -285,7 +285,7 @@ fn spawn() -> Option<Instance> {
     INSTANCES.fetch_add(1, Ordering::Relaxed);
     if !start(epoll) {
         EPOLL.store(before, Ordering::Release);
-        pair::leave_door(epoll);
+        pair::close_epoll_of_doorbell(epoll);
         return None;
     }
     Some(Instance::New)
@@ -299,7 +299,7 @@ fn prepare_fences() {
         fences::find_out();
         core::ptr::null_mut()
     }
-    let start = || thread::start(run, core::ptr::null_mut(), Ends::WhenTold);
+    let start = || thread::start(run, core::ptr::null_mut(), Ends::OnRequest);
     // Do not start a thread in a signal handler. There, find out without a thread.
     if fences::are_known() || !chain::is_in_handler() && !thread::is_single() && start() {
         return;
@@ -317,14 +317,14 @@ pub(crate) fn nudge() {
 /// process's thread if it is missing.
 pub(crate) fn nudge_family() {
     ensure_for_a_look();
-    if let Some(door) = pair::door(DOORBELL as usize) {
-        let _ = call::write(door, &1u64.to_ne_bytes());
+    if let Some(doorbell) = pair::doorbell(DOORBELL as usize) {
+        let _ = call::write(doorbell, &1u64.to_ne_bytes());
     }
 }
 
 /// Wakes this process's progress thread if it runs.
 pub(crate) fn ring() {
-    pair::wake(EPOLL.load(Ordering::Acquire), DOORBELL, DOOR);
+    pair::wake(EPOLL.load(Ordering::Acquire), DOORBELL, DOORBELL_TOKEN);
 }
 
 /// Nanoseconds for which the progress thread does not watch the kernel socket of a new connection. Most connections of
@@ -443,10 +443,10 @@ fn watch_one(token: u64) {
 
 /// Returns the events that the progress thread watches on the kernel socket of a connection.
 fn events_of(index: u32, generation: u32) -> u32 {
-    let tells_room = ROOMS
+    let reports_room = ROOMS
         .get(index as usize)
         .is_some_and(|room| room.load(Ordering::Relaxed) == life(generation));
-    if tells_room { EVENTS | ROOM } else { EVENTS }
+    if reports_room { EVENTS | ROOM } else { EVENTS }
 }
 
 per_engine_tables! {
@@ -455,9 +455,9 @@ per_engine_tables! {
     static ROOMS: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
-fn note_room(index: u32, generation: u32, tells: bool) {
+fn note_room(index: u32, generation: u32, reports: bool) {
     if let Some(room) = ROOMS.get(index as usize) {
-        room.store(if tells { life(generation) } else { 0 }, Ordering::Relaxed);
+        room.store(if reports { life(generation) } else { 0 }, Ordering::Relaxed);
     }
 }
 

@@ -27,10 +27,10 @@ pub const TCP_INQ: i32 = 36;
 const TCP_TX_DELAY: i32 = 37;
 
 /// Returns true if a connection may be on a VI with any value of the option `name`.
-fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
+fn is_unrelated_to_bytes(level: i32, name: i32) -> bool {
     match level {
-        // A VI applies this option: see `Conn::tells_times`.
-        _ if tells_times(level, name) => true,
+        // A VI applies this option: see `Conn::reports_times`.
+        _ if reports_times(level, name) => true,
         libc::SOL_SOCKET => matches!(
             name,
             libc::SO_DEBUG
@@ -86,7 +86,7 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
                 | libc::TCP_SAVE_SYN
                 // A VI applies this option: see `flag::UNTIL_FULL`.
                 | libc::TCP_USER_TIMEOUT
-                // A VI applies this option: see `flag::TELLS_LEFT`.
+                // A VI applies this option: see `flag::REPORTS_UNREAD`.
                 | TCP_INQ
         ),
         libc::IPPROTO_IP | libc::IPPROTO_IPV6 => true,
@@ -139,7 +139,7 @@ fn has(fd: i32, &(level, name, values): &(i32, i32, &[i32])) -> bool {
 
 /// Returns true if the connection must be on TCP after the program has set the option `name`.
 pub fn wants_kernel(fd: i32, level: i32, name: i32) -> bool {
-    if says_nothing_of_bytes(level, name) {
+    if is_unrelated_to_bytes(level, name) {
         return false;
     }
     let known = HARMLESS.iter().find(|option| (option.0, option.1) == (level, name));
@@ -164,7 +164,7 @@ pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) -> u32 {
 }
 
 /// Returns true if the option `name` makes `recvmsg` report arrival times.
-pub(crate) fn tells_times(level: i32, name: i32) -> bool {
+pub(crate) fn reports_times(level: i32, name: i32) -> bool {
     level == libc::SOL_SOCKET && TIMES.contains(&name)
 }
 
@@ -175,7 +175,7 @@ const TIMES: [i32; 4] =
 pub(crate) fn note_times(fd: i32, conn: &Conn) {
     let is_set =
         |&name: &i32| call::getsockopt::<i32>(fd, libc::SOL_SOCKET, name).unwrap_or(0) != 0;
-    conn.tells_times.store(u32::from(TIMES.iter().any(is_set)), Ordering::Relaxed);
+    conn.reports_times.store(u32::from(TIMES.iter().any(is_set)), Ordering::Relaxed);
 }
 
 /// Returns true if the option `name` limits the number of unsent or unread bytes.
@@ -218,8 +218,8 @@ pub(crate) fn note_bounds(fd: i32, conn: &Conn) {
 /// Records in `conn` if `recvmsg` must report the number of bytes left unread.
 pub(crate) fn note_inq(fd: i32, conn: &Conn) {
     if call::getsockopt::<i32>(fd, libc::IPPROTO_TCP, TCP_INQ).unwrap_or(0) == 0 {
-        conn.clear(flag::TELLS_LEFT);
+        conn.clear(flag::REPORTS_UNREAD);
     } else {
-        conn.set(flag::TELLS_LEFT);
+        conn.set(flag::REPORTS_UNREAD);
     }
 }

@@ -8,7 +8,8 @@
 //! - The reading end of a pipe without any data. Forked children inherit the pipe's writing end, and so do programs
 //!   that join the family ([`crate::exec`]). Any other exec closes it. So the pipe hangs up when no process is left
 //!   that could use the segment. A process of another user gets one end of a pair of sockets instead
-//!   ([`crate::pair::bells`]). The reason is that a pipe's holder could block every process that closes the pipe.
+//!   ([`crate::pair::notification_sockets`]). The reason is that a pipe's holder could block every process that
+//!   closes the pipe.
 //!
 //! The progress thread watches both descriptors of each peer.
 

@@ -12,7 +12,7 @@ mod review;
 use crate::conn::{CONNS, flag};
 use crate::fallback::{self, answer};
 use crate::ops::keep;
-use crate::pair::bells;
+use crate::pair::notification_sockets;
 use crate::per_engine::{per_engine, per_engine_tables};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
@@ -35,7 +35,7 @@ per_engine! {
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
 /// Epoll token of the connection to the agent that watches packet filters. Other tokens name kernel sockets.
-const FILTERS: u64 = kernel_sockets::DOOR - 1;
+const FILTERS: u64 = kernel_sockets::DOORBELL_TOKEN - 1;
 
 /// Interval in nanoseconds between two checks if the program's threads have all ended.
 const ALONE_NS: u64 = 20_000_000;
@@ -53,7 +53,7 @@ pub(crate) fn start() {
 /// stays while an epoll instance has connections with VIs. A child may use this instance, and then the parent needs
 /// a thread that runs [`epoll::leave_shared`], even if the program sleeps in the kernel.
 pub(crate) fn end_for_fork() {
-    let is_only = thread::count() == 1 && thread::all_end_when_told() && kernel_sockets::is_here();
+    let is_only = thread::count() == 1 && thread::all_end_on_request() && kernel_sockets::is_here();
     if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
         return;
     }
@@ -209,7 +209,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
         kernel_sockets::restart();
     }
-    pair::leave_door(rounds.watching);
+    pair::close_epoll_of_doorbell(rounds.watching);
     core::ptr::null_mut()
 }
 
@@ -281,7 +281,7 @@ impl Rounds {
             // The program has closed Sovia's epoll descriptor.
             Err(_) => return After::Gone,
         };
-        let is_ring = |event: &libc::epoll_event| event.u64 == kernel_sockets::DOOR;
+        let is_ring = |event: &libc::epoll_event| event.u64 == kernel_sockets::DOORBELL_TOKEN;
         if thread::must_end() && events[..n].iter().all(is_ring) {
             // A fork may wait. The next progress thread answers the ring.
             return After::Idle;
@@ -307,10 +307,10 @@ impl Rounds {
         for event in &events[..n] {
             let token = { event.u64 };
             match token {
-                kernel_sockets::DOOR => answer_ring(),
+                kernel_sockets::DOORBELL_TOKEN => answer_ring(),
                 FILTERS => kept::receive(),
                 _ if deaths::peer_of(token).is_some() => {}
-                _ if bells::heard(token) => answer_ring(),
+                _ if notification_sockets::take_notification(token) => answer_ring(),
                 _ => kernel_socket_event(token, event.events),
             }
         }
@@ -349,7 +349,8 @@ impl Rounds {
     /// Watches the new connections if their time has come, or if a peer has rung.
     fn watch_new(&mut self, is_due: bool, events: &[libc::epoll_event]) {
         let is_ring = |event: &libc::epoll_event| {
-            event.u64 == kernel_sockets::DOOR || bells::is_bell(event.u64)
+            event.u64 == kernel_sockets::DOORBELL_TOKEN
+                || notification_sockets::is_notification_socket(event.u64)
         };
         let is_late = || self.new.is_some_and(|at| at <= clock::now_ns());
         if self.new.is_some() && (is_due || events.iter().any(is_ring) || is_late()) {
@@ -402,7 +403,7 @@ fn has_pairs() -> bool {
 /// Audits every connection of this process. Returns false if the process has no connection.
 fn audit_all(now: u64) -> bool {
     let mut any = false;
-    let mut untold = false;
+    let mut any_missed = false;
     sets::look_for_gone();
     // Check here too, because a forked relative with other doorbells cannot ring this process.
     epoll::leave_shared();
@@ -413,7 +414,7 @@ fn audit_all(now: u64) -> bool {
             any = true;
             let Some(conn) = family::conn(index) else { return };
             let found = audit::look(conn, now);
-            if found == Finding::Untold
+            if found == Finding::MissedEvent
                 && let Some(mut guard) = conn.attached()
             {
                 handled::handle(&mut guard);
@@ -423,19 +424,19 @@ fn audit_all(now: u64) -> bool {
             } else if found == Finding::FallingBack {
                 falling_back.push(index);
             } else if found != Finding::Fine {
-                sets::untold(pair, conn.vi.load(Ordering::Relaxed));
+                sets::queue_missed(pair, conn.vi.load(Ordering::Relaxed));
                 if found == Finding::Corrupt || pair.suspect.load(Ordering::Relaxed) {
-                    listeners::tell_own(conn);
+                    listeners::notify_own(conn);
                 } else {
                     // An edge-triggered epoll set has been notified, or is about to be. A second notification would
                     // be a false edge.
                     listeners::wake_own(conn);
                 }
-                untold = true;
+                any_missed = true;
             }
         });
     });
-    if untold {
+    if any_missed {
         pair::ring_own();
     }
     stalled.into_iter().for_each(deaths::look_at_stalled);
@@ -465,7 +466,7 @@ fn kernel_socket_event(token: u64, events: u32) {
             conn.set(flag::KERNEL_SOCKET);
         }
         if bytes || room {
-            listeners::tell_own(conn);
+            listeners::notify_own(conn);
         }
         return;
     }
@@ -492,7 +493,7 @@ fn kernel_socket_event(token: u64, events: u32) {
     // A kernel socket that has ended shows its end with every later event. A call that found no bytes or no room
     // must still be notified of new bytes or room.
     if (bytes || room) && !is_over || !is_old {
-        listeners::tell_all(&guard);
+        listeners::notify_all(&guard);
     } else {
         listeners::wake_all(&guard);
     }

@@ -88,7 +88,7 @@ impl Notice {
     }
 
     /// Writes to the eventfd, which makes an edge.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         // Ignore an error, because the counter is full only after 2^64 writes.
         let _ = call::write(self.event.raw(), &1u64.to_ne_bytes());
     }
@@ -136,7 +136,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
                 let token = event.u64;
                 let place = reactor.notices.binary_search_by_key(&token, |(token, _)| *token);
                 if let Ok(place) = place {
-                    reactor.notices[place].1.tell();
+                    reactor.notices[place].1.notify();
                 }
             }
         });

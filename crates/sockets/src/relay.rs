@@ -327,7 +327,7 @@ struct Flow {
     /// Set once the source has ended. No bytes come after `waiting`.
     ended: bool,
     /// Set once the end of the stream has been passed on to the sink.
-    told: bool,
+    passed_on: bool,
     /// Set once the source has failed. Bytes after `waiting` are lost.
     cut: bool,
     /// Set once the sink takes no more bytes. Further bytes are dropped.
@@ -374,7 +374,7 @@ impl Flow {
     /// Drops the waiting bytes, and marks both ends of the flow as ended.
     fn stop(&mut self) {
         self.waiting.clear();
-        (self.ended, self.told) = (true, true);
+        (self.ended, self.passed_on) = (true, true);
     }
 
     /// Returns true if the source has failed and the sink has all bytes that came before the failure.
@@ -384,8 +384,8 @@ impl Flow {
 
     /// Returns true once, at the time to pass the end of the stream on to the sink.
     fn ends(&mut self) -> bool {
-        let now = self.ended && !self.cut && self.waiting.is_empty() && !self.told;
-        self.told |= now;
+        let now = self.ended && !self.cut && self.waiting.is_empty() && !self.passed_on;
+        self.passed_on |= now;
         now
     }
 }
@@ -401,7 +401,7 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket, mut loan: Option<Loan>) -> b
     // An urgent byte from the program. The relay sends the urgent byte after all waiting bytes.
     let mut urgent = None;
     let mut has_failed = false;
-    while !(inbound.told && outbound.told) {
+    while !(inbound.passed_on && outbound.passed_on) {
         let is_settled = |loan: &mut Loan| loan.settle(fd, socket, piece).is_ok();
         if !loan.as_mut().is_none_or(is_settled) {
             return false;

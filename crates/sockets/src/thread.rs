@@ -27,8 +27,8 @@ struct Place {
     main: AtomicUsize,
     argument: AtomicUsize,
     engine: Inherited,
-    /// Set if the thread ends with [`Ends::WhenTold`].
-    is_told: AtomicBool,
+    /// Set if the thread ends with [`Ends::OnRequest`].
+    ends_on_request: AtomicBool,
     /// Id and robust-list entry of the last thread that has left this record. The kernel still lists such a thread
     /// for a while.
     last: AtomicI32,
@@ -70,7 +70,7 @@ static RUNNING: [Place; THREADS] = [const {
         main: AtomicUsize::new(0),
         argument: AtomicUsize::new(0),
         engine: Inherited::new(),
-        is_told: AtomicBool::new(false),
+        ends_on_request: AtomicBool::new(false),
         last: AtomicI32::new(0),
         last_user: AtomicU32::new(0),
     }
@@ -82,7 +82,7 @@ const TAKEN: i32 = -1;
 pub(crate) enum Ends {
     /// The thread ends when another thread tells it to end: a nudge wakes the thread, and [`must_end`] returns
     /// true. The thread may also end by itself.
-    WhenTold,
+    OnRequest,
     /// The thread ends with its work, or with the process. Its work may wait for another process without a limit.
     ByItself,
 }
@@ -131,7 +131,7 @@ fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     place.main.store(main as usize, Ordering::Relaxed);
     place.argument.store(argument as usize, Ordering::Relaxed);
     place.engine.leave();
-    place.is_told.store(ends == Ends::WhenTold, Ordering::Relaxed);
+    place.ends_on_request.store(ends == Ends::OnRequest, Ordering::Relaxed);
     BEEN.store(true, Ordering::Relaxed);
     let started = create(free);
     REFUSED.store(!started, Ordering::Relaxed);
@@ -198,10 +198,10 @@ pub(crate) fn forked() {
     LEFT.store(false, Ordering::Relaxed);
 }
 
-/// Returns true if every running thread of the library has [`Ends::WhenTold`].
-pub(crate) fn all_end_when_told() -> bool {
+/// Returns true if every running thread of the library has [`Ends::OnRequest`].
+pub(crate) fn all_end_on_request() -> bool {
     let is_running = |place: &&Place| place.id.load(Ordering::Acquire) != 0;
-    RUNNING.iter().filter(is_running).all(|place| place.is_told.load(Ordering::Relaxed))
+    RUNNING.iter().filter(is_running).all(|place| place.ends_on_request.load(Ordering::Relaxed))
 }
 
 /// Returns true if the library's threads must end.
@@ -220,9 +220,9 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
     let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
     let own = call::getpid();
     for (&id, place) in running.iter().zip(&RUNNING) {
-        let is_told = place.is_told.load(Ordering::Relaxed);
+        let ends_on_request = place.ends_on_request.load(Ordering::Relaxed);
         let mut asleep = 0;
-        while id != 0 && !is_told && call::is_thread_of(own, id) {
+        while id != 0 && !ends_on_request && call::is_thread_of(own, id) {
             // Do not count a sleeping thread that has already left its record, because this thread is about to end.
             let is_asleep = call::is_asleep(id) && place.is_of(id);
             asleep = if is_asleep { asleep + 1 } else { 0 };
@@ -247,7 +247,7 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
     true
 }
 
-/// Like [`stop`], if all threads have [`Ends::WhenTold`]. If another process blocks one of them, undoes the stop
+/// Like [`stop`], if all threads have [`Ends::OnRequest`]. If another process blocks one of them, undoes the stop
 /// and returns false.
 pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
@@ -292,7 +292,7 @@ pub(crate) fn ended() {
     fence(Ordering::SeqCst);
 }
 
-/// Begins the end of the process. From now on no thread can be started, and threads with [`Ends::WhenTold`] end at
+/// Begins the end of the process. From now on no thread can be started, and threads with [`Ends::OnRequest`] end at
 /// their next nudge.
 pub(crate) fn end() {
     STOPPED.store(true, Ordering::SeqCst);

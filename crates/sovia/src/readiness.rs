@@ -69,7 +69,7 @@ impl Readiness {
     /// Makes an edge, for a caller that has just registered the descriptor.
     pub(crate) fn tell(&self) {
         if let Kind::Notice(notice) = &self.0 {
-            notice.tell();
+            notice.notify();
         }
     }
 

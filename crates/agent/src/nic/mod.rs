@@ -287,7 +287,7 @@ impl Nic {
                 continue;
             }
             self.programs.values().for_each(|program| program.ready_list().going_to_sleep());
-            let has_news = self.programs.values().any(|program| program.ready_list().has_news());
+            let has_news = self.programs.values().any(|program| program.ready_list().has_events());
             let pause = if has_news { Some(0) } else { self.pause() };
             let pause = self.sleeps(pause);
             let waited = self.look_at_events(pause);

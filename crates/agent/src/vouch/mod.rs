@@ -14,7 +14,7 @@ mod seeks;
 mod witness;
 
 use seeks::{Client, Place, Seeks, Sought};
-use sovia_proto::agent::{SAID, Said, What};
+use sovia_proto::agent::{AGENT_MESSAGE, AgentMessage, What};
 use sovia_proto::meeting::Link;
 use sovia_sys::arrivals::Arrivals;
 use sovia_sys::seqpacket::{Listener, Packets};
@@ -238,17 +238,19 @@ impl Speaker {
     fn hear(&mut self, client: Client) -> sovia_sys::Result<()> {
         for _ in 0..TURN {
             let Some(program) = self.programs.get(&client) else { return Ok(()) };
-            let mut buffer = [0; SAID + 1];
-            let said = match program.packets.receive(&mut buffer) {
-                Ok(received) if received.len == SAID => Said::decode(&buffer[..SAID]),
+            let mut buffer = [0; AGENT_MESSAGE + 1];
+            let message = match program.packets.receive(&mut buffer) {
+                Ok(received) if received.len == AGENT_MESSAGE => {
+                    AgentMessage::decode(&buffer[..AGENT_MESSAGE])
+                }
                 Err(Errno::EAGAIN) => return Ok(()),
                 // The program has disconnected or sent an invalid message.
                 _ => None,
             };
-            let id = said.map_or((client, 0), |said| (client, said.id));
-            match said.map(|said| said.what) {
+            let id = message.map_or((client, 0), |message| (client, message.id));
+            match message.map(|message| message.what) {
                 Some(What::Forget) => self.seeks.remove(id),
-                Some(What::Seek(link))
+                Some(What::Query(link))
                     if let Some((link, is_connector)) = Link::with_role(&link) =>
                 {
                     let (user, place) = (program.user, program.place);
@@ -294,10 +296,10 @@ impl Speaker {
         let Ok([a, b]) = datagram::pair() else { return };
         for (id, end) in [(one, a), (other, b)] {
             self.seeks.remove(id);
-            let said = Said { id: id.1, what: What::Found };
+            let message = AgentMessage { id: id.1, what: What::Found };
             let Some(program) = self.programs.get(&id.0) else { continue };
             let takes = program.packets.unread().is_ok_and(|unread| unread <= UNREAD);
-            if !takes || program.packets.send(&said.encode(), &[end.raw()]).is_err() {
+            if !takes || program.packets.send(&message.encode(), &[end.raw()]).is_err() {
                 // The program does not read its messages, or its socket fails. The program may connect again.
                 self.drop_program(id.0);
             }

@@ -31,7 +31,7 @@ pub const FILE: u8 = 10;
 /// Lock of the table of pairs.
 pub const PAIRS: u8 = 11;
 /// Lock of the epoll instances that watch this process's doorbells.
-pub const DOORS: u8 = 12;
+pub const DOORBELLS: u8 = 12;
 /// Lock of the pairs that have left the table.
 pub const PAIRS_LEFT: u8 = 13;
 /// Lock of the descriptors that notify peers of this process's death.

@@ -15,7 +15,7 @@ pub const PATH: &str = "/run/sovia/agent";
 pub enum What {
     /// From a program: a query for the other end of this connection, encoded by
     /// [`Link::of_role`](crate::meeting::Link::of_role).
-    Seek([u8; LINK]),
+    Query([u8; LINK]),
     /// From a program: withdraws the query with the same id.
     Forget,
     /// From the agent: the message carries one end of a pair of Unix sockets. The process with the other end of the
@@ -25,7 +25,7 @@ pub enum What {
 
 /// A message between a program and the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Said {
+pub struct AgentMessage {
     /// Number by which the program identifies the query.
     pub id: u64,
     /// Content of the message.
@@ -33,17 +33,17 @@ pub struct Said {
 }
 
 /// Length of a message in bytes.
-pub const SAID: usize = 24 + LINK;
+pub const AGENT_MESSAGE: usize = 24 + LINK;
 const MAGIC: [u8; 8] = *b"SOVIAAG1";
 
-impl Said {
+impl AgentMessage {
     /// Encodes the message.
-    pub fn encode(&self) -> [u8; SAID] {
-        let mut out = [0; SAID];
+    pub fn encode(&self) -> [u8; AGENT_MESSAGE] {
+        let mut out = [0; AGENT_MESSAGE];
         out[0..8].copy_from_slice(&MAGIC);
         out[8..16].copy_from_slice(&self.id.to_le_bytes());
         out[16] = match &self.what {
-            What::Seek(link) => {
+            What::Query(link) => {
                 out[24..].copy_from_slice(link);
                 1
             }
@@ -54,16 +54,16 @@ impl Said {
     }
 
     /// Decodes a message. Returns `None` if `bytes` are not a message of this version.
-    pub fn decode(bytes: &[u8]) -> Option<Said> {
-        let bytes: &[u8; SAID] = bytes.try_into().ok()?;
+    pub fn decode(bytes: &[u8]) -> Option<AgentMessage> {
+        let bytes: &[u8; AGENT_MESSAGE] = bytes.try_into().ok()?;
         let id = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
         let what = match bytes[16] {
-            1 => What::Seek(bytes[24..].try_into().ok()?),
+            1 => What::Query(bytes[24..].try_into().ok()?),
             2 => What::Forget,
             3 => What::Found,
             _ => return None,
         };
-        (bytes[0..8] == MAGIC).then_some(Said { id, what })
+        (bytes[0..8] == MAGIC).then_some(AgentMessage { id, what })
     }
 }
 
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn a_message_survives_its_encoding_and_junk_does_not_pass() {
-        for what in [What::Seek([7; LINK]), What::Forget, What::Found] {
-            let bytes = Said { id: 1 << 40, what }.encode();
-            assert_eq!(Said::decode(&bytes), Some(Said { id: 1 << 40, what }));
-            assert_eq!(Said::decode(&bytes[1..]), None);
+        for what in [What::Query([7; LINK]), What::Forget, What::Found] {
+            let bytes = AgentMessage { id: 1 << 40, what }.encode();
+            assert_eq!(AgentMessage::decode(&bytes), Some(AgentMessage { id: 1 << 40, what }));
+            assert_eq!(AgentMessage::decode(&bytes[1..]), None);
             for (at, with) in [(7, b'2'), (16, 0), (16, 4)] {
                 let mut other = bytes;
                 other[at] = with;
-                assert_eq!(Said::decode(&other), None);
+                assert_eq!(AgentMessage::decode(&other), None);
             }
         }
     }

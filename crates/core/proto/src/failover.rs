@@ -6,7 +6,7 @@
 //! on TCP:
 //!
 //! 1. The sender stops sending on the VI. It finds the tail of the stream, which are the last bytes that its
-//!    segment still has ([`kept`]).
+//!    segment still has ([`tail_of`]).
 //! 2. The sender puts a [`Record`] on TCP. The record gives the position of the tail in the VI's stream, and the
 //!    tail's length. After the record the sender puts the tail on TCP, and then the program's new bytes.
 //! 3. The receiver reads everything that has arrived on the VI, and then the record. It skips the bytes of the tail
@@ -231,7 +231,7 @@ pub struct Sent {
 
 /// Progress of the receiver, as far as the sender knows. The receiver may have read more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceiverProgress {
     /// Number of bytes in packets that the receiver has read completely.
     pub bytes: u32,
     /// Number of coalesced bytes that the receiver has taken.
@@ -240,7 +240,7 @@ pub struct Heard {
 
 /// An entry that is still in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct RingEntry {
     /// Length of the entry's message in bytes.
     pub len: u32,
     /// True if the entry is an ordered packet.
@@ -270,22 +270,22 @@ pub struct Tail {
 ///
 /// The tail may lack a message that the receiver's program has not read. A short message travels in its entry. If
 /// the receiver has taken such an entry off the ring, the sender may overwrite the entry. But then the receiver
-/// already has the message. The tail may also have bytes that the receiver has already read, because `heard` may be
+/// already has the message. The tail may also have bytes that the receiver has already read, because `progress` may be
 /// old.
 ///
 /// # Errors
-/// [`Violation`] if `heard` says that the receiver has consumed bytes that it cannot have consumed.
-pub fn kept(
+/// [`Violation`] if `progress` says that the receiver has consumed bytes that it cannot have consumed.
+pub fn tail_of(
     sent: &Sent,
-    heard: &Heard,
-    entry: impl Fn(u32) -> Option<Kept>,
+    progress: &ReceiverProgress,
+    entry: impl Fn(u32) -> Option<RingEntry>,
 ) -> Result<Tail, Violation> {
     let total = sent.bytes.wrapping_add(sent.tail as u32);
     let has_gathered = sent.tail != sent.start;
-    if heard.head > sent.tail {
+    if progress.head > sent.tail {
         return Err(Violation("more coalesced bytes taken than there are"));
     }
-    let gathered = sent.tail - heard.head;
+    let gathered = sent.tail - progress.head;
     // The receiver has consumed all coalesced bytes before `start`. If not, the sender would not have begun to
     // coalesce again.
     let gathered =
@@ -297,17 +297,17 @@ pub fn kept(
         true => sent.after,
         false => sent.packets.wrapping_sub(sent.entries),
     };
-    let untaken = sent.bytes.wrapping_sub(heard.bytes);
+    let untaken = sent.bytes.wrapping_sub(progress.bytes);
     let (mut bytes, mut number, mut packets) = (0u32, sent.entries, sent.packets);
     while bytes != untaken && packets != least {
         let before = number.wrapping_sub(1);
-        let Some(kept) = entry(before) else { break };
-        if kept.len > untaken - bytes {
+        let Some(found) = entry(before) else { break };
+        if found.len > untaken - bytes {
             return Err(Violation("half a packet taken"));
         }
         number = before;
-        bytes += kept.len;
-        packets = packets.wrapping_sub(u32::from(kept.is_ordered));
+        bytes += found.len;
+        packets = packets.wrapping_sub(u32::from(found.is_ordered));
     }
     let all = bytes.wrapping_add(gathered as u32);
     Ok(Tail {

@@ -167,7 +167,7 @@ impl State {
 
     /// Returns true if the peer may still send data.
     #[inline]
-    pub const fn hears_data(self) -> bool {
+    pub const fn receives_data(self) -> bool {
         matches!(self, State::Normal | State::Draining | State::FinWait1 | State::FinWait2)
     }
 

@@ -185,11 +185,11 @@ impl Reflection {
     pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
         if told.reader {
             let direction = self.segment.direction(self.vi, self.program ^ 1);
-            via_shm::endpoint::tell(&direction.bell, &mut ring);
+            via_shm::endpoint::notify(&direction.wake_word, &mut ring);
         }
         if told.writer {
             let direction = self.segment.direction(self.vi, self.program);
-            via_shm::endpoint::tell(&direction.room, &mut ring);
+            via_shm::endpoint::notify(&direction.room, &mut ring);
         }
     }
 }

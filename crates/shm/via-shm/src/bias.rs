@@ -271,14 +271,14 @@ mod tests {
         let end = std::sync::Barrier::new(BIASES + 3);
         std::thread::scope(|s| {
             for _ in 0..BIASES + 2 {
-                let (say, said) = std::sync::mpsc::channel();
+                let (report, reported) = std::sync::mpsc::channel();
                 let (lock, end) = (&lock, &end);
                 s.spawn(move || {
                     (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
-                    say.send(lock.biased.load(Ordering::Relaxed)).unwrap();
+                    report.send(lock.biased.load(Ordering::Relaxed)).unwrap();
                     end.wait();
                 });
-                let biased = said.recv().unwrap();
+                let biased = reported.recv().unwrap();
                 flags.extend((biased != NO_THREAD).then_some(biased & FLAG));
             }
             end.wait();

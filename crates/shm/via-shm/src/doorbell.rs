@@ -2,12 +2,12 @@
 
 use sovia_sys::{Fd, call};
 
-/// Returns true if `door` is a non-blocking eventfd, so that a write can neither block nor do anything but count.
+/// Returns true if `doorbell` is a non-blocking eventfd, so that a write can neither block nor do anything but count.
 ///
 /// The owner can still make the eventfd blocking later, because both processes share the open file description.
 /// docs/reference/security.md describes the consequences.
-pub fn is_doorbell(door: &Fd) -> bool {
+pub fn is_doorbell(doorbell: &Fd) -> bool {
     let mut target = [0u8; 64];
-    let n = call::read_link(door.raw(), &mut target).unwrap_or(0);
-    target[..n].starts_with(b"anon_inode:[eventfd]") && call::is_nonblocking(door.raw())
+    let n = call::read_link(doorbell.raw(), &mut target).unwrap_or(0);
+    target[..n].starts_with(b"anon_inode:[eventfd]") && call::is_nonblocking(doorbell.raw())
 }

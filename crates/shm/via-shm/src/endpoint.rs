@@ -15,7 +15,7 @@ mod wrap_tests;
 
 pub use crate::half::Half;
 pub use crate::range::{Area, Bulk, Range};
-pub use crate::ready_list::tell;
+pub use crate::ready_list::notify;
 use crate::segment::{Segment, SideIndex};
 pub use receiver::{Expected, Receiver};
 pub use sender::{Sender, Unsent};

@@ -210,7 +210,7 @@ fn about_to_sleep(links: &[Arc<Link>]) -> bool {
     for (link, side) in sides(links) {
         link.segment.ready_list(side, ENGINE).going_to_sleep();
     }
-    !sides(links).any(|(link, side)| link.segment.ready_list(side, ENGINE).has_news())
+    !sides(links).any(|(link, side)| link.segment.ready_list(side, ENGINE).has_events())
 }
 
 /// Starts the missing threads. Returns true if threads are still missing.

@@ -5,7 +5,7 @@
 //! ```
 //! A segment is sparse: it has address space for [`VIS`] VIs, and uses memory only for pages that are written.
 
-use crate::ready_list::{Bell, ReadyList};
+use crate::ready_list::{ReadyList, WakeWord};
 use crate::ring::{Credit, SLOTS, Slot};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -61,10 +61,10 @@ pub struct Side {
 pub struct Direction {
     /// Threads and ready lists of the reader. The writer notifies these threads and ready lists when it has sent a
     /// message.
-    pub bell: Bell,
+    pub wake_word: WakeWord,
     /// Threads and ready lists of the writer. The reader notifies these threads and ready lists when there is room
     /// again, or when the path has changed.
-    pub room: Bell,
+    pub room: WakeWord,
     /// The reader's credit to the writer.
     pub credit: Credit,
     /// Words for the layer above, written by the writer of the direction.

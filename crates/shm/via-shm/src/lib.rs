@@ -11,7 +11,7 @@
 //!   ([`undelivered`]).
 //! - Credit: the number of receives that the reader has posted, and the pool position up to which the reader has
 //!   released bytes.
-//! - Two [`ready_list::Bell`]s, for the reader's waiting threads and for the writer's waiting threads. Each is a
+//! - Two [`ready_list::WakeWord`]s, for the reader's waiting threads and for the writer's waiting threads. Each is a
 //!   futex word, a count of sleeping threads, and a bit for each ready list that watches this direction.
 //!
 //! The crate builds two things from these parts:

@@ -4,7 +4,7 @@
 //! event and this look, the notifier needs a fence ([`crate::ready_list`]). If both ends spin, this fence is the
 //! longest part of a send. The fence waits for the cache line to which the message was stored, so sends cannot
 //! overlap. So a notifier that has often found no sleeper leaves the fence to the sleepers. It records this mode in
-//! the `fencing` word of the [`Bell`]. A thread that announces its sleep then makes the kernel execute a fence in
+//! the `fencing` word of the [`WakeWord`]. A thread that announces its sleep then makes the kernel execute a fence in
 //! the notifier's thread ([`sovia_sync::fences`]). The notifier takes the fence back as soon as it finds a sleeper.
 //! So frequent sleeps cost no more than without this module.
 //!
@@ -18,7 +18,7 @@
 //!
 //! `crates/base/sync/tests/membarrier` checks every interleaving of a notifier and a sleeper, with store buffers.
 
-use crate::ready_list::{Bell, Listeners};
+use crate::ready_list::{Listeners, WakeWord};
 use core::cell::Cell;
 use sovia_sync::fences;
 
@@ -45,32 +45,32 @@ impl Quiet {
     /// Returns the sleeping threads and the ready lists that the notifier must wake. Call it after publishing the
     /// event.
     #[inline(always)]
-    pub fn look(&self, bell: &Bell) -> Option<Listeners> {
+    pub fn look(&self, wake_word: &WakeWord) -> Option<Listeners> {
         if self.looks.get() < ENOUGH {
-            return self.look_fenced(bell);
+            return self.look_fenced(wake_word);
         }
-        if self.finds_none(bell) { None } else { self.take_back(bell) }
+        if self.finds_none(wake_word) { None } else { self.take_back(wake_word) }
     }
 
     /// Returns true if the fence is left to the sleepers and there is no sleeper and no ready list. Returns false
     /// while the notifier executes the fence.
     #[inline(always)]
-    pub fn finds_none(&self, bell: &Bell) -> bool {
+    pub fn finds_none(&self, wake_word: &WakeWord) -> bool {
         if self.looks.get() < ENOUGH {
             return false;
         }
         // SYNC: pairs with `fences::heavy` in the thread that announces its sleep.
         fences::light();
-        bell.listeners().is_none() && bell.is_fence_left()
+        wake_word.listeners().is_none() && wake_word.is_fence_left()
     }
 
     #[inline]
-    fn look_fenced(&self, bell: &Bell) -> Option<Listeners> {
-        let found = bell.look();
+    fn look_fenced(&self, wake_word: &WakeWord) -> Option<Listeners> {
+        let found = wake_word.look();
         let looks = if found.is_none() { self.looks.get() + 1 } else { 0 };
-        // Change the mode in `bell` first, then store the count. If the thread dies between these two steps, the
+        // Change the mode in `wake_word` first, then store the count. If the thread dies between these two steps, the
         // notifier executes too many fences, never too few.
-        self.looks.set(if looks < ENOUGH || !self.keeps.get() && may_leave(bell) {
+        self.looks.set(if looks < ENOUGH || !self.keeps.get() && may_leave(wake_word) {
             looks
         } else {
             0
@@ -80,15 +80,15 @@ impl Quiet {
 
     #[cold]
     #[inline(never)]
-    fn take_back(&self, bell: &Bell) -> Option<Listeners> {
+    fn take_back(&self, wake_word: &WakeWord) -> Option<Listeners> {
         self.looks.set(0);
-        bell.take_fence_back();
-        bell.look()
+        wake_word.take_fence_back();
+        wake_word.look()
     }
 }
 
 #[cold]
 #[inline(never)]
-fn may_leave(bell: &Bell) -> bool {
-    (fences::are_from_kernel() || cfg!(loom)) && bell.leave_fence_to_sleepers()
+fn may_leave(wake_word: &WakeWord) -> bool {
+    (fences::are_from_kernel() || cfg!(loom)) && wake_word.leave_fence_to_sleepers()
 }

@@ -2,7 +2,7 @@
 //! waiting threads.
 //!
 //! There are two kinds of waiting. A thread that waits for one VI sleeps on the futex word of that direction
-//! ([`Bell`]). An epoll instance, or a call of poll or select, waits for many VIs by a [`ReadyList`]. A ready list
+//! ([`WakeWord`]). An epoll instance, or a call of poll or select, waits for many VIs by a [`ReadyList`]. A ready list
 //! is a bitmap of VIs with events, and a flag that is set while the list's owner sleeps. So the cost of finding
 //! events grows with the number of ready VIs, not with the number of watched VIs.
 //!
@@ -28,7 +28,7 @@ const WORDS: usize = (VIS / 64) as usize;
 /// connection has begun. Each of these cases causes one unneeded wake-up, and never a missed one.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Bell {
+pub struct WakeWord {
     /// Low half: number of announced sleeps on `word`. High half: a bit for each ready list of the waiting side that
     /// watches this direction.
     who: AtomicU64,
@@ -36,8 +36,8 @@ pub struct Bell {
     word: AtomicU32,
     /// Number of announced sleeps that a notifier has ended. No thread sleeps while the low half of `who` has this
     /// value.
-    rung: AtomicU32,
-    /// Says whether the notifier or a sleeper executes the notifier's fence: [`BY_RINGER`], [`BY_SLEEPER`] or
+    ended: AtomicU32,
+    /// Says whether the notifier or a sleeper executes the notifier's fence: [`BY_NOTIFIER`], [`BY_SLEEPER`] or
     /// [`REFUSED`].
     fencing: AtomicU32,
     /// Time, in [`clock::ticks`], when a notifier last set the VI's bit in a ready list.
@@ -46,7 +46,7 @@ pub struct Bell {
 }
 
 /// The notifier executes the fence.
-const BY_RINGER: u32 = 0;
+const BY_NOTIFIER: u32 = 0;
 /// A thread that announces a sleep makes the kernel execute the fence in the notifier's thread.
 const BY_SLEEPER: u32 = 1;
 /// The notifier always executes the fence, because the kernel has refused to execute it for a sleeper.
@@ -55,7 +55,7 @@ const REFUSED: u32 = 2;
 /// the notifier have reached memory, and the notifier's later looks see the thread's announcement.
 const WITHOUT_FENCE_NS: u64 = 20_000_000;
 
-/// Sleeping threads and ready lists that [`Bell::look`] found.
+/// Sleeping threads and ready lists that [`WakeWord::look`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listeners {
     /// Set if threads sleep on the futex word.
@@ -64,15 +64,15 @@ pub struct Listeners {
     pub ready_lists: u32,
 }
 
-impl Bell {
-    /// Returns a `Bell` without sleepers and ready lists.
+impl WakeWord {
+    /// Returns a `WakeWord` without sleepers and ready lists.
     #[cfg(loom)]
-    pub fn new() -> Bell {
-        Bell {
+    pub fn new() -> WakeWord {
+        WakeWord {
             who: AtomicU64::new(0),
             word: AtomicU32::new(0),
-            rung: AtomicU32::new(0),
-            fencing: AtomicU32::new(BY_RINGER),
+            ended: AtomicU32::new(0),
+            fencing: AtomicU32::new(BY_NOTIFIER),
         }
     }
 
@@ -83,21 +83,22 @@ impl Bell {
         self.listeners()
     }
 
-    /// Like [`Bell::look`], but without the fence: the caller has executed the fence, or relies on the sleepers' fence.
+    /// Like [`WakeWord::look`], but without the fence: the caller has executed the fence, or relies on the sleepers'
+    /// fence.
     #[inline(always)]
     pub(crate) fn listeners(&self) -> Option<Listeners> {
-        let (who, rung) = (self.who.load(Ordering::Relaxed), self.rung.load(Ordering::Relaxed));
-        if who == u64::from(rung) {
+        let (who, ended) = (self.who.load(Ordering::Relaxed), self.ended.load(Ordering::Relaxed));
+        if who == u64::from(ended) {
             return None;
         }
         point(At::Waking);
-        Some(Listeners { sleepers: who as u32 != rung, ready_lists: (who >> 32) as u32 })
+        Some(Listeners { sleepers: who as u32 != ended, ready_lists: (who >> 32) as u32 })
     }
 
     /// Leaves the notifier's fence to the sleepers. Returns false if the kernel has refused such a fence before.
     /// Executes one last fence after the change.
     pub(crate) fn leave_fence_to_sleepers(&self) -> bool {
-        let (from, to) = (BY_RINGER, BY_SLEEPER);
+        let (from, to) = (BY_NOTIFIER, BY_SLEEPER);
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         let found = self.fencing.compare_exchange(from, to, success, failure);
         // SYNC: pairs with the fence in `announced`, in a thread that announces its sleep.
@@ -115,7 +116,7 @@ impl Bell {
 
     /// Makes the notifier execute the fence again, from its next look on.
     pub(crate) fn take_fence_back(&self) {
-        let (from, to) = (BY_SLEEPER, BY_RINGER);
+        let (from, to) = (BY_SLEEPER, BY_NOTIFIER);
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         let _ = self.fencing.compare_exchange(from, to, success, failure);
     }
@@ -127,13 +128,13 @@ impl Bell {
         // SYNC: pairs with the notifier's fence in `look` or in `leave_fence_to_sleepers`.
         fence(Ordering::SeqCst);
         if self.fencing.load(Ordering::Relaxed) == BY_SLEEPER {
-            self.fence_ringer();
+            self.fence_notifier();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn fence_ringer(&self) {
+    fn fence_notifier(&self) {
         // SYNC: pairs with `fences::light` in the notifier.
         if !fences::heavy(Reach::Host) {
             self.fencing.store(REFUSED, Ordering::SeqCst);
@@ -149,7 +150,7 @@ impl Bell {
         &self.word
     }
 
-    /// Announces a sleep. The caller must load [`Bell::word`] before this call, and look for events once more after
+    /// Announces a sleep. The caller must load [`WakeWord::word`] before this call, and look for events once more after
     /// it. If the look finds no event, the caller sleeps while the word has the loaded value.
     pub fn going_to_sleep(&self) {
         // Add to the low half only: a wrap-around of the count must not change the bits of the ready lists in the
@@ -162,13 +163,13 @@ impl Bell {
 
     /// Wakes the threads that sleep on the futex word; `wake` makes the system call.
     pub(crate) fn wake_by(&self, wake: impl FnOnce()) {
-        // SYNC: the order is: load `who`, change `word`, wake, store `rung`. All accesses are SeqCst. Each thread
+        // SYNC: the order is: load `who`, change `word`, wake, store `ended`. All accesses are SeqCst. Each thread
         // that `announced` counts has loaded the word before it announced its sleep. So the thread finds the word
-        // changed and does not sleep, or `wake` wakes it. Only after that does `rung` count its sleep as over.
+        // changed and does not sleep, or `wake` wakes it. Only after that does `ended` count its sleep as over.
         let announced = self.who.load(Ordering::SeqCst) as u32;
         self.ring();
         wake();
-        self.rung.store(announced, Ordering::SeqCst);
+        self.ended.store(announced, Ordering::SeqCst);
     }
 
     /// Wakes the threads that sleep on the futex word. Call it after publishing the event.
@@ -192,7 +193,7 @@ impl Bell {
         self.marked.store(clock::ticks(), Ordering::Relaxed);
     }
 
-    /// Returns the time, in [`clock::ticks`], of the last [`Bell::note_mark`]. A faulty notifier may have stored
+    /// Returns the time, in [`clock::ticks`], of the last [`WakeWord::note_mark`]. A faulty notifier may have stored
     /// any value, so use the time only to order events.
     #[cfg(not(loom))]
     #[inline]
@@ -224,26 +225,26 @@ impl Bell {
     /// Removes all sleepers and ready lists before the VI's next generation.
     pub fn clear(&self) {
         self.who.store(0, Ordering::SeqCst);
-        self.rung.store(0, Ordering::SeqCst);
-        self.fencing.store(BY_RINGER, Ordering::SeqCst);
+        self.ended.store(0, Ordering::SeqCst);
+        self.fencing.store(BY_NOTIFIER, Ordering::SeqCst);
     }
 }
 
-/// Wakes the threads that sleep on `bell`. If ready lists watch the direction, calls `ring` with a bitmap of them.
+/// Wakes the threads that sleep on `wake_word`. If ready lists watch the direction, calls `ring` with a bitmap of them.
 /// Call this function after publishing the event.
 #[cfg(not(loom))]
 #[inline]
-pub fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
-    tell_found(bell, bell.look(), ring);
+pub fn notify(wake_word: &WakeWord, ring: impl FnOnce(u32)) {
+    notify_found(wake_word, wake_word.look(), ring);
 }
 
-/// Like [`tell`], for sleeping threads and ready lists that the caller has already found by [`Bell::look`].
+/// Like [`notify`], for sleeping threads and ready lists that the caller has already found by [`WakeWord::look`].
 #[cfg(not(loom))]
 #[inline(always)]
-pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnce(u32)) {
+pub(crate) fn notify_found(wake_word: &WakeWord, found: Option<Listeners>, ring: impl FnOnce(u32)) {
     if let Some(listeners) = found {
         if listeners.sleepers {
-            bell.wake();
+            wake_word.wake();
         }
         if listeners.ready_lists != 0 {
             ring(listeners.ready_lists);
@@ -283,7 +284,7 @@ impl ReadyList {
 
     /// Sets the bit of `vi`. If the owner sleeps on a doorbell, returns the number of the doorbell to ring. If the
     /// owner sleeps on the list's futex word, wakes the owner. Before this call, the notifier must publish the
-    /// event and execute the fence of [`Bell::look`].
+    /// event and execute the fence of [`WakeWord::look`].
     #[inline]
     pub fn notify(&self, vi: u32) -> Option<u32> {
         self.notify_after(vi, || {})
@@ -295,7 +296,7 @@ impl ReadyList {
         let word = (vi / 64) as usize % WORDS;
         let bit = 1u64 << (vi % 64);
         // If the bit is already set, the owner will clear the bit and then look at the VI. The fence in
-        // `Bell::look` ensures that this look sees the event.
+        // `WakeWord::look` ensures that this look sees the event.
         if self.ready[word].load(Ordering::Relaxed) & bit == 0 {
             first();
             self.ready[word].fetch_or(bit, Ordering::SeqCst);
@@ -329,14 +330,14 @@ impl ReadyList {
 
     /// Returns true if a VI may have an event. Costs one load.
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         self.summary.load(Ordering::Relaxed) != 0
     }
 
     /// Clears all bits. Calls `each` with the number of each VI whose bit was set.
     #[inline]
     pub fn drain(&self, mut each: impl FnMut(u32)) {
-        if !self.has_news() {
+        if !self.has_events() {
             return;
         }
         let mut summary = self.summary.swap(0, Ordering::SeqCst);
@@ -358,7 +359,7 @@ impl ReadyList {
         fence(Ordering::SeqCst);
     }
 
-    /// Announces that the owner sleeps. The caller must call [`ReadyList::has_news`] once more before it sleeps.
+    /// Announces that the owner sleeps. The caller must call [`ReadyList::has_events`] once more before it sleeps.
     pub fn going_to_sleep(&self) {
         self.sleeping.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);

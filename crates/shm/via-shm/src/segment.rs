@@ -185,7 +185,7 @@ impl Segment {
                 slot.clear();
             }
             let direction = self.direction(vi, from);
-            direction.bell.clear();
+            direction.wake_word.clear();
             direction.room.clear();
             direction.credit.post(SLOTS);
             direction.credit.post_receives(0);

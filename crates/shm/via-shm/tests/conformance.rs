@@ -57,8 +57,8 @@ fn between_processes(case: &Case) -> Verdict {
     match (client, server) {
         (Ok(()), Ok(())) => Verdict::Passed,
         (client, server) => {
-            let said = [client, server].into_iter().filter_map(Result::err);
-            Verdict::Failed(said.collect::<Vec<_>>().join("\n"))
+            let output = [client, server].into_iter().filter_map(Result::err);
+            Verdict::Failed(output.collect::<Vec<_>>().join("\n"))
         }
     }
 }

@@ -85,7 +85,7 @@ fn kill_after(child: &mut Child, time: Duration) -> Instant {
 fn round(nic: &ShmNic, name: &str, deed: deeds::Deed, after: Duration) -> Duration {
     let mut child =
         start("faults::other_end", &[("VIA_DEED", name), ("VIA_NIC", &nic.attributes().name)]);
-    let (sender, told) = mpsc::channel();
+    let (sender, reports) = mpsc::channel();
     nic.set_error_handler(Some(Arc::new(move |error| {
         let _ = sender.send((error.vi, error.code, Instant::now()));
     })));
@@ -98,12 +98,13 @@ fn round(nic: &ShmNic, name: &str, deed: deeds::Deed, after: Duration) -> Durati
         let _ = deed(&Scene { here: &here, there, cq: cq.as_ref() });
         killer.join().unwrap()
     });
-    let (vi, code, at) = told.recv_timeout(SOON.unwrap()).expect("the error handler is not told");
+    let (vi, code, at) =
+        reports.recv_timeout(SOON.unwrap()).expect("the error handler is not told");
     assert_eq!((vi, code), (Some(VI), ErrorCode::ConnLost), "{name}");
     assert_eq!(here.end.vi.state(), ViState::Error, "{name}");
     here.settle();
     assert!(here.sends.is_empty() && here.receives.is_empty(), "{name}: something is never done");
-    assert!(told.try_recv().is_err(), "{name}: told twice");
+    assert!(reports.try_recv().is_err(), "{name}: told twice");
     child.wait().unwrap();
     at.saturating_duration_since(killed)
 }

@@ -281,21 +281,21 @@ fn receiver_sees_that_its_credit_is_overwritten() {
 #[test]
 fn announced_sleep_counts_until_the_next_wake_up() {
     let (segment, _a, _b) = endpoints();
-    let bell = &segment.direction(0, 0).bell;
-    let sleepers = || bell.look().is_some_and(|listeners| listeners.sleepers);
-    bell.watch(5);
+    let wake_word = &segment.direction(0, 0).wake_word;
+    let sleepers = || wake_word.look().is_some_and(|listeners| listeners.sleepers);
+    wake_word.watch(5);
     assert!(!sleepers());
-    bell.going_to_sleep();
-    bell.going_to_sleep();
+    wake_word.going_to_sleep();
+    wake_word.going_to_sleep();
     assert!(sleepers());
-    bell.wake();
+    wake_word.wake();
     assert!(!sleepers());
-    assert_eq!(bell.watchers(), 1 << 5);
+    assert_eq!(wake_word.watchers(), 1 << 5);
     // The VI's next generation.
-    bell.going_to_sleep();
-    bell.clear();
-    assert_eq!(bell.look(), None);
-    bell.going_to_sleep();
+    wake_word.going_to_sleep();
+    wake_word.clear();
+    assert_eq!(wake_word.look(), None);
+    wake_word.going_to_sleep();
     assert!(sleepers());
 }
 
@@ -308,9 +308,9 @@ fn a_mark_that_the_summary_has_lost_is_found_again() {
     assert_eq!(ready_list.notify(77), Some(2));
     // The summary is the word after the two words `sleeping` and `doorbell`.
     scribble(std::ptr::from_ref(ready_list) as usize + 8, 0);
-    assert!(!ready_list.has_news());
+    assert!(!ready_list.has_events());
     ready_list.notify(77);
-    assert!(!ready_list.has_news(), "a mark is made once");
+    assert!(!ready_list.has_events(), "a mark is made once");
     ready_list.summarise();
     let mut seen = Vec::new();
     ready_list.drain(|vi| seen.push(vi));

@@ -38,7 +38,7 @@ fn parts() -> Vec<(&'static str, Vec<(usize, usize)>)> {
         ("the initiator's words", each(lanes, offset_of!(Direction, writer), 64)),
         ("whether it reaches", each(lanes, offset_of!(Direction, writer) + 6 * 8, 8)),
         ("the target's words", each(lanes, offset_of!(Direction, reader), 64)),
-        ("the bells", each(lanes, offset_of!(Direction, bell), 128)),
+        ("the bells", each(lanes, offset_of!(Direction, wake_word), 128)),
         ("the counts of regions", each(sides, offset_of!(Side, regions) & !7, 8)),
         ("the engines' ready lists", each(sides, ready_lists, ready_list)),
         ("the completion queues' ready lists", each(sides, ready_lists + ready_list, ready_list)),

@@ -91,11 +91,11 @@ fn leave_a_relative(end: &End<'_, ShmNic>, file: &Path) {
 fn wait_for(file: &Path, what: &[&str]) -> String {
     let begin = Instant::now();
     loop {
-        let said = fs::read_to_string(file).unwrap_or_default();
-        if what.contains(&said.as_str()) {
-            return said;
+        let output = fs::read_to_string(file).unwrap_or_default();
+        if what.contains(&output.as_str()) {
+            return output;
         }
-        assert!(begin.elapsed() < crate::common::PATIENCE, "it says {said:?}");
+        assert!(begin.elapsed() < crate::common::PATIENCE, "it says {output:?}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -142,8 +142,8 @@ fn a_relative_gets_nothing(test: &str, first: bool) {
     wait_for(&file, &["waits"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    let said = wait_for(&file, &["there", "untouched", "written to", "not possible"]);
-    if said == "not possible" {
+    let output = wait_for(&file, &["there", "untouched", "written to", "not possible"]);
+    if output == "not possible" {
         println!("SKIPPED: {test}: no process can be given a number here");
         return;
     }

@@ -13,7 +13,7 @@ pub(crate) struct Approach {
     pub(crate) history: AtomicU32,
     /// Index, plus one, of the connection history, if the call that opened the connection has stored it; otherwise
     /// 0.
-    pub(crate) told: AtomicU32,
+    pub(crate) stored_history: AtomicU32,
     /// Number of transfers after which this end looks for the peer among the processes that already share a segment
     /// with it.
     pub(crate) known_after: AtomicU32,
@@ -60,7 +60,7 @@ impl Approach {
     pub(crate) fn forget(&self) {
         let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
         zero(&self.history);
-        zero(&self.told);
+        zero(&self.stored_history);
         zero(&self.known_after);
         zero(&self.unknown_after);
         zero(&self.eager_until);

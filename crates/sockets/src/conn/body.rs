@@ -12,7 +12,7 @@ use sovia_proto::order::{Gatherer, Taker};
 use sovia_proto::packet::{Immediate, Kind};
 use via_shm::Endpoint;
 use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
-pub(crate) use via_shm::ready_list::Bell;
+pub(crate) use via_shm::ready_list::WakeWord;
 use via_shm::ring::{INLINE, SLOTS};
 
 /// Length of the longest packet that a VI carries, in bytes.
@@ -114,7 +114,7 @@ pub struct Body {
     /// Settings of the protocol for this connection.
     pub protocol: Protocol,
     /// Number of combined bytes that were sent without notifying the peer.
-    pub untold: u32,
+    pub unnotified: u32,
     /// Time by which the peer must be notified of the combined bytes (nanoseconds of the monotonic clock).
     pub due: u64,
     /// State of the exchange of FIN and FINACK.
@@ -185,7 +185,7 @@ impl Body {
             endpoint,
             flow,
             protocol,
-            untold,
+            unnotified,
             due,
             closing,
             gatherer,
@@ -219,7 +219,7 @@ impl Body {
         // Assumes the largest window until this end enters the VI. The peer publishes its window before that.
         flow.face(WINDOW_MAX);
         *protocol = chosen;
-        (*untold, *due) = (0, 0);
+        (*unnotified, *due) = (0, 0);
         *closing = Closing::default();
         (*gatherer, *taker) = (Gatherer::default(), Taker::default());
         (*traffic, *past) = (Traffic::default(), Traffic::default());

@@ -23,7 +23,7 @@ impl Conn {
     }
 
     /// Allows the stored error to be reported, if an error is stored.
-    pub(crate) fn tell_withheld_error(&self) {
+    pub(crate) fn report_withheld_error(&self) {
         if self.error().is_some() {
             self.set(flag::ERROR);
         }

@@ -71,6 +71,6 @@ pub const GONE: u32 = 1 << 28;
 /// before it had received all bytes.
 pub const LATE: u32 = 1 << 29;
 /// Set if the program has set TCP_INQ. `recvmsg` then reports the number of unread bytes.
-pub const TELLS_LEFT: u32 = 1 << 30;
+pub const REPORTS_UNREAD: u32 = 1 << 30;
 /// Set while this end has a VI, but does not know yet whether the peer has accepted the request for the VI.
 pub const UNANSWERED: u32 = 1 << 31;

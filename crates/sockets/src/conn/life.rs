@@ -31,12 +31,12 @@ impl Conn {
         zero(&self.lent);
         zero(&self.leaves_for);
         zero(&self.again);
-        zero(&self.tells_times);
+        zero(&self.reports_times);
         zero(&self.sends_ahead);
         zero(&self.holds);
         self.lock.begin_anew();
         self.approach.forget();
-        self.news.clear();
+        self.handler_wake_word.clear();
         self.choice.forget();
         self.put_by.forget();
         let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);

@@ -37,8 +37,8 @@ mod waiting;
 pub use activity::Activity;
 pub(crate) use approach::{Approach, Stage};
 pub use biased::Biased;
-pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
 pub use body::{Body, HELD, Held, Taking};
+pub(crate) use body::{HasEndpoint, INLINE_MAX, PACKET_MAX, WakeWord};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
 pub use copies::Copies;
@@ -156,7 +156,7 @@ pub struct Conn {
     /// cleared for the slot's next connection, because each thread subtracts itself when its wait ends.
     waiting: [AtomicU16; COUNTERS],
     /// Futex word for threads that wait for messages, if a handler thread takes messages off the ring.
-    pub(crate) news: Bell,
+    pub(crate) handler_wake_word: WakeWord,
     /// Settings that the program has chosen for this connection.
     pub(crate) choice: Choice,
     /// Id of the thread that is handing the connection to a relay; 0 if no thread is.
@@ -183,7 +183,7 @@ pub struct Conn {
     pub(crate) holds: AtomicU32,
     /// 1 if `recvmsg` must report when bytes arrived (SO_TIMESTAMP, SO_TIMESTAMPNS). Only the kernel knows these
     /// times. Valid only while the connection has a VI.
-    pub(crate) tells_times: AtomicU32,
+    pub(crate) reports_times: AtomicU32,
     /// Number of pool slots that are lent to the program for writing or reading ([`crate::loan`]).
     pub loans: AtomicU32,
     /// Error number that the program's next call or SO_ERROR returns, once ([`flag::ERROR`]); 0 if there is none.

@@ -47,7 +47,7 @@ pub struct Seen {
     pub(crate) place: Place,
     /// True once a check has reported a lost event or a corrupt segment, so that later checks do not report it
     /// again.
-    pub(crate) told: bool,
+    pub(crate) is_reported: bool,
 }
 
 /// Progress of the two directions. If a check finds the same values as the check before, nothing has moved
@@ -78,7 +78,7 @@ pub struct Handler {
     pub(crate) process: Member,
     /// State at the thread's last look for messages: the end of the peer's coalesced bytes (TAIL), the peer's
     /// switch word, and `held_end`.
-    pub(crate) told: (u64, u64, u32),
+    pub(crate) last_look: (u64, u64, u32),
 }
 
 impl Handler {

@@ -141,7 +141,7 @@ pub(crate) fn leave_shared() {
                 fallback::soon(fd, at, Cause::Set);
             }
         } else if is_nested && !is_used {
-            set.drop_door();
+            set.drop_doorbell();
         }
     });
 }
@@ -159,5 +159,5 @@ fn make_nested(set: &Set) {
         fallback::now(fd, at, Cause::Set);
         fallback::settle_in_sets(at);
     }
-    set.drop_door();
+    set.drop_doorbell();
 }

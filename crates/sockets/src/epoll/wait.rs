@@ -2,7 +2,7 @@
 //! sleeps.
 
 use super::Event;
-use crate::pair::{ReadyList, bells};
+use crate::pair::{ReadyList, notification_sockets};
 use crate::process::{PLAIN, Waiting};
 use crate::sets::{Set, get, is_own};
 use crate::stream::combine;
@@ -220,7 +220,7 @@ fn merge(events: &mut [Event], n: usize) -> usize {
     for i in n..events.len() {
         let Event { events: mask, u64: data } = events[i];
         match events[..n].iter_mut().find(|event| event.u64 == data) {
-            Some(told) => told.events |= mask,
+            Some(earlier) => earlier.events |= mask,
             None => {
                 events[end] = events[i];
                 end += 1;
@@ -276,17 +276,18 @@ impl Set {
         });
         let ready_lists = &ready_lists[..count.min(16)];
         // SAFETY: a ready list lies in its pair's segment. The segment stays mapped while `waits` names the pair.
-        let has_news = |ready_list: &NonNull<ReadyList>| unsafe { ready_list.as_ref() }.has_news();
-        let news = || ready_lists.iter().flatten().any(has_news);
+        let has_events =
+            |ready_list: &NonNull<ReadyList>| unsafe { ready_list.as_ref() }.has_events();
+        let has_event = || ready_lists.iter().flatten().any(has_events);
         let mut spin = Spin::begin(worth);
-        if spin.first(news) {
+        if spin.first(has_event) {
             return Ok(Waited::Moment);
         }
         if inside.is_none() {
             *inside = Some(process::begin_waiting()?);
         }
         let mut from_kernel = Ok(0);
-        let found = spin.rest(news, KERNEL_NS, || {
+        let found = spin.rest(has_event, KERNEL_NS, || {
             from_kernel = self.kernel(out, mask, has_rung);
             !matches!(from_kernel, Ok(0))
         });
@@ -296,12 +297,12 @@ impl Set {
             return from_kernel.map(Waited::Long);
         }
         kernel_sockets::ensure();
-        let news = self.with(|inner| {
+        let has_event = self.with(|inner| {
             self.asleep.fetch_add(1, Ordering::SeqCst);
             self.announce_sleep(inner);
-            inner.has_news() || !inner.ready.is_empty()
+            inner.has_events() || !inner.ready.is_empty()
         });
-        let result = if news {
+        let result = if has_event {
             Ok(0)
         } else {
             let left = until.map(|until| until.saturating_sub(clock::now_ns()));
@@ -337,7 +338,7 @@ pub fn filter(events: &mut [Event], before: Option<Event>) -> usize {
     for i in 0..events.len() {
         let event = events[i];
         let data = { event.u64 };
-        if !bells::heard(data) && !is_own(data) {
+        if !notification_sockets::take_notification(data) && !is_own(data) {
             events[kept] = event;
             kept += 1;
         }

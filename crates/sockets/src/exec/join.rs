@@ -46,8 +46,8 @@ pub(crate) fn join() {
     }
 }
 
-/// Makes a child not keep what a thread of its parent leaves to a program. Called in a forked child, and before a child of
-/// `vfork` executes a program.
+/// Makes a child not keep what a thread of its parent leaves to a program. Called in a forked child, and before a
+/// child of `vfork` executes a program.
 pub(super) fn forget_left() {
     let numbers = numbers();
     let Some(mut room) = room_for(&numbers) else { return };
@@ -65,8 +65,8 @@ pub(super) fn forget_left() {
     }
 }
 
-/// Takes the family's memory and the segments. Returns `None` if this is impossible. Closes the descriptors of the family's
-/// memory and locks, or moves them to other numbers.
+/// Takes the family's memory and the segments. Returns `None` if this is impossible. Closes the descriptors of the
+/// family's memory and locks, or moves them to other numbers.
 fn take(data: &Inheritance<'_>) -> Option<()> {
     let head = data.head();
     // Move the descriptors to numbers that the program does not use. This process has no lock of either file yet.
@@ -78,8 +78,8 @@ fn take(data: &Inheritance<'_>) -> Option<()> {
     if !family::join(records, base, head.place, locks, head.locks.inode) {
         return None;
     }
-    for (index, fd) in head.doors.into_iter().enumerate().filter(|(_, fd)| *fd >= 0) {
-        pair::take_door(index, Fd::inherit(fd));
+    for (index, fd) in head.doorbells.into_iter().enumerate().filter(|(_, fd)| *fd >= 0) {
+        pair::take_doorbell(index, Fd::inherit(fd));
     }
     for fd in head.lives.into_iter().filter(|fd| *fd >= 0) {
         peers::take_life(Fd::inherit(fd));
@@ -128,8 +128,8 @@ fn take_connection(there: Inherited) {
     }
 }
 
-/// Makes it visible to the program that bytes of a connection are lost, because this process cannot use its VI. Relatives
-/// may still use the connection.
+/// Makes it visible to the program that bytes of a connection are lost, because this process cannot use its VI.
+/// Relatives may still use the connection.
 fn give_up(there: Inherited) {
     if diag::cookie(there.fd) == Ok(there.cookie) {
         fallback::replace_by_error(core::iter::once(there.fd));

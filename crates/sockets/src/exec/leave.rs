@@ -41,8 +41,8 @@ struct LeftTo {
     kept: SmallVec<[i32; 32]>,
     reserved: Option<Reserved>,
     _locks: LocksToLeave,
-    /// The data. It is the first descriptor that the exec keeps, and the last one that is closed after a failed exec. So a
-    /// child that another thread makes meanwhile finds all others by the data.
+    /// The data. It is the first descriptor that the exec keeps, and the last one that is closed after a failed exec.
+    /// So a child that another thread makes meanwhile finds all others by the data.
     data: Fd,
 }
 
@@ -243,7 +243,7 @@ fn data_of<'b>(
         records_base: family::base()? as u64,
         locks: locks.passed(),
         place: reserved.place as u32,
-        doors: pair::made_doors().map(|door| door.unwrap_or(-1)),
+        doorbells: pair::made_doorbells().map(|doorbell| doorbell.unwrap_or(-1)),
         lives,
     };
     let mut data = Inheritance::new(bytes, head);

@@ -25,14 +25,14 @@ per_engine! {
 pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     let conn = at.conn;
     let waits = Waits::begin(false);
-    let bell = {
+    let wake_word = {
         let Some(mut guard) = conn.attached() else { return };
         leaving::ask_for_revoke(&mut guard);
-        listeners::room_bell(&guard, &waits)
+        listeners::room_wake_word(&guard, &waits)
     };
     while conn.phase() == Phase::Attached {
-        let before = bell.word().load(Ordering::SeqCst);
-        bell.going_to_sleep();
+        let before = wake_word.word().load(Ordering::SeqCst);
+        wake_word.going_to_sleep();
         let (done, has_ended) = {
             let Some(mut guard) = conn.attached() else { return };
             let fd = table::current(fd, at);
@@ -43,7 +43,7 @@ pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
         if done {
             return;
         }
-        let _ = futex::wait(bell.word(), before, Some(STEP_NS));
+        let _ = futex::wait(wake_word.word(), before, Some(STEP_NS));
         if has_ended {
             return;
         }
@@ -61,7 +61,7 @@ fn is_wanted(conn: &Conn) -> bool {
     if conn.phase() != Phase::Attached || conn.has(flag::CORRUPT) {
         return false;
     }
-    conn.attached().is_some_and(|guard| may_go_on(&guard) || failover::may_be_told(&guard))
+    conn.attached().is_some_and(|guard| may_go_on(&guard) || failover::may_have_record(&guard))
 }
 
 /// Returns true if this end can take a step of a fallback or a failover.
@@ -113,7 +113,7 @@ pub(crate) fn serve() {
                 super::now(fd, at, super::Cause::Peer);
                 return;
             }
-            if failover::told(&mut guard, fd) || !may_go_on(&guard) {
+            if failover::begin_on_record(&mut guard, fd) || !may_go_on(&guard) {
                 return;
             }
             if failover::may_settle(&guard) {
@@ -129,7 +129,7 @@ pub(crate) fn serve() {
             if is_going_over {
                 back.push(at);
             }
-            listeners::tell_own(at.conn);
+            listeners::notify_own(at.conn);
         });
     }
     // The program may have moved these to lower numbers, which the search had passed by.

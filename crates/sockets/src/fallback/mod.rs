@@ -92,7 +92,7 @@ pub(crate) fn sending(fd: i32, at: Ref) {
     stats::reason(Reason::RetreatCall);
     kernel_sockets::watch_room(&guard, fd);
     // Wake the threads that wait for room on the VI.
-    listeners::tell_all(&guard);
+    listeners::notify_all(&guard);
 }
 
 /// Moves the sending direction from the VI to TCP. Returns false if the segment is corrupt.
@@ -147,7 +147,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
 
 /// Records why the connection is on TCP, and if a new rendezvous may follow. A rendezvous may follow if the reason
 /// can end, or if another process may hold the other end by now.
-fn say_why(guard: &Guard<'_>) {
+fn record_reason(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::CORRUPT) || stream::failover::is_on(guard) {
         // The reason has been recorded already.
@@ -180,7 +180,7 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
     guard.conn.clear(flag::FALLING_BACK);
     // Receive the messages that the handler thread left on the ring during the fallback.
     stream::handled::handle(guard);
-    listeners::tell_all(guard);
+    listeners::notify_all(guard);
 }
 
 /// Lets calls use a connection normally again after a relay has taken the connection over. On a connection between
@@ -265,7 +265,7 @@ fn detach(at: Ref) {
         let Some(mut guard) = at.attached() else { return };
         keepalive::leave(&guard);
         guard.settle_traffic();
-        say_why(&guard);
+        record_reason(&guard);
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);
@@ -278,7 +278,7 @@ fn detach(at: Ref) {
         }
         // Wake all threads that wait for the connection, which find it on TCP. Also notify relatives, because their
         // epoll sets must drop the connection.
-        listeners::tell_of_leaving(&guard);
+        listeners::notify_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
         (index, pair, vi, loans, How::Ended { used })

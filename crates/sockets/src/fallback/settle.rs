@@ -47,36 +47,36 @@ pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
     let start = clock::now_ns();
     let waits = Waits::begin(false);
     while clock::now_ns() - start < BRINGING_NS {
-        let bell = {
+        let wake_word = {
             let Some(guard) = at.attached() else { return true };
             if conn.rx() != Rx::Back || poll::probe(fd, libc::POLLIN) != 0 {
                 return true;
             }
-            let bell = listeners::reader_bell(&guard, &waits);
-            bell.going_to_sleep();
-            bell
+            let wake_word = listeners::reader_wake_word(&guard, &waits);
+            wake_word.going_to_sleep();
+            wake_word
         };
-        let word = bell.word().load(Ordering::SeqCst);
-        let _ = futex::wait(bell.word(), word, Some(DRAIN_NS / 10));
+        let word = wake_word.word().load(Ordering::SeqCst);
+        let _ = futex::wait(wake_word.word(), word, Some(DRAIN_NS / 10));
     }
     false
 }
 
-/// Waits until the peer has taken a step of the connection's fallback, for at most `longest` nanoseconds. Returns at once
-/// if the fallback is over.
+/// Waits until the peer has taken a step of the connection's fallback, for at most `longest` nanoseconds. Returns at
+/// once if the fallback is over.
 pub(crate) fn await_peer(at: Ref, longest: u64) {
     let waits = Waits::begin(false);
-    let (bell, before) = {
+    let (wake_word, before) = {
         let Some(guard) = at.attached() else { return };
-        let bell = listeners::reader_bell(&guard, &waits);
-        let before = bell.word().load(Ordering::SeqCst);
-        bell.going_to_sleep();
-        (bell, before)
+        let wake_word = listeners::reader_wake_word(&guard, &waits);
+        let before = wake_word.word().load(Ordering::SeqCst);
+        wake_word.going_to_sleep();
+        (wake_word, before)
     };
     // The peer may have taken the step before this thread announced its sleep.
     go_on(at);
     if at.conn.is_going_back() {
-        let _ = futex::wait(bell.word(), before, Some(longest));
+        let _ = futex::wait(wake_word.word(), before, Some(longest));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::conn::{Guard, flag};
 use crate::stream::failover::{self, Stands};
 use crate::stream::returned::{self, Debt};
 use crate::stream::undelivered::{self, Next};
-use crate::stream::{self, Corrupt, leaving, listeners, reflected, tell_writer};
+use crate::stream::{self, Corrupt, leaving, listeners, notify_writer, reflected};
 use sovia_proto::path::reflected::{Rest, Verdict};
 use sovia_proto::path::{self, Await, Rx, Seen};
 
@@ -143,7 +143,7 @@ fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
         }
         Rest::Kept => {
             conn.clear(flag::RETURNING);
-            tell_writer(guard);
+            notify_writer(guard);
             Step::Stays
         }
     }
@@ -153,7 +153,7 @@ fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
 pub(super) fn stop_waiting(guard: &Guard<'_>) {
     if leaving::awaits_answer(guard) {
         undelivered::answer(guard, Seen::Impatient, 0);
-        tell_writer(guard);
+        notify_writer(guard);
     }
 }
 
@@ -163,6 +163,6 @@ fn return_to_tcp(guard: &mut Guard<'_>) {
     conn.set_rx(Rx::Back);
     conn.set(flag::KERNEL_SOCKET);
     conn.clear(flag::FALLING_BACK);
-    tell_writer(guard);
-    listeners::tell_all(guard);
+    notify_writer(guard);
+    listeners::notify_all(guard);
 }

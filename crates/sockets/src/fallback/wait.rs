@@ -5,7 +5,7 @@ use super::hand_over::{PROCESSES, give_unread, hand_over, hands_over, replace_by
 use super::patience::{self, Patience};
 use super::step::{self, Step, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
-use crate::conn::{Bell, Guard, Phase, flag};
+use crate::conn::{Guard, Phase, WakeWord, flag};
 use crate::stream::returned::{self, DRAIN_NS, Debt};
 use crate::stream::{self, ending, failover, leaving, listeners};
 use crate::table::{self, Ref};
@@ -75,15 +75,15 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         coming.retain(|&one| {
             let visit = visit(one, cause, is_for_program(connections, one.1), &waits);
             last = match visit {
-                Visit::Waits(bell, before) => Some((bell, before)),
+                Visit::Waits(wake_word, before) => Some((wake_word, before)),
                 _ => None,
             };
             round.goes_on(one, &visit)
         });
-        if let Some((bell, before)) = last
+        if let Some((wake_word, before)) = last
             && round.over.is_empty()
         {
-            let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
+            let _ = futex::wait(wake_word.word(), before, Some(DRAIN_NS));
         }
         drop(waits);
         let descriptors_of = |at: Ref| {
@@ -142,8 +142,8 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
         let waits = Waits::begin(false);
         let visit = visit(one, cause, true, &waits);
         goes_on = round.goes_on(one, &visit);
-        if let Visit::Waits(bell, before) = visit {
-            let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
+        if let Visit::Waits(wake_word, before) = visit {
+            let _ = futex::wait(wake_word.word(), before, Some(DRAIN_NS));
         }
         drop(waits);
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
@@ -154,7 +154,7 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
 /// Result of a visit to a connection.
 enum Visit<'w> {
     /// The fallback must wait. The futex word changes from this value as soon as a visit may have something to do.
-    Waits(&'w Bell, u32),
+    Waits(&'w WakeWord, u32),
     /// The connection is back on TCP. Contains the index of the pair that the connection was on.
     Back(u32),
     /// The program of a child of `vfork` must get the unread bytes.
@@ -172,8 +172,8 @@ enum Visit<'w> {
 }
 
 /// Returns true if only the peer has something left to do, and TCP may have no room until the program reads. The peer
-/// puts unread bytes of the VI on TCP, and from now on calls receive these bytes there. While few bytes have arrived, the
-/// caller waits: the program may know of the others, and the kernel's call must find them.
+/// puts unread bytes of the VI on TCP, and from now on calls receive these bytes there. While few bytes have arrived,
+/// the caller waits: the program may know of the others, and the kernel's call must find them.
 fn is_arriving(guard: &mut Guard<'_>, fd: i32) -> bool {
     let are_many = || {
         let buffer =
@@ -214,9 +214,9 @@ fn is_for_program(connections: &[(i32, Ref)], at: Ref) -> bool {
     connections.iter().any(|(fd, other)| other.same(at) && (0..=2).contains(fd))
 }
 
-/// Takes one step of a connection's fallback. The program or process that gets the connection may read the unread bytes,
-/// or relatives that share the connection. A child of `vfork` can start no relay that lends the bytes to the program. So
-/// its program gets the bytes if `is_for_program` is true, and the relatives get them otherwise.
+/// Takes one step of a connection's fallback. The program or process that gets the connection may read the unread
+/// bytes, or relatives that share the connection. A child of `vfork` can start no relay that lends the bytes to the
+/// program. So its program gets the bytes if `is_for_program` is true, and the relatives get them otherwise.
 fn visit<'w>(
     (named, at, patience): Coming,
     cause: Cause,
@@ -228,9 +228,9 @@ fn visit<'w>(
     // connection.
     let Some(mut guard) = at.attached() else { return Visit::Settled };
     let fd = table::current(named, at);
-    let bell = listeners::reader_bell(&guard, waits);
-    let before = bell.word().load(Ordering::SeqCst);
-    bell.going_to_sleep();
+    let wake_word = listeners::reader_wake_word(&guard, waits);
+    let before = wake_word.word().load(Ordering::SeqCst);
+    wake_word.going_to_sleep();
     let mut came = step_or_end(&mut guard, fd);
     if came == Step::Waits && patience.is_used() && !may_answer(&guard, fd) {
         ending::died(&mut guard);
@@ -246,7 +246,7 @@ fn visit<'w>(
         }
         // The program, or the process that gets the connection, reads these bytes on TCP as they arrive.
         Step::Waits if cause.reads_on_tcp() && is_arriving(&mut guard, fd) => left(),
-        Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
+        Step::Waits if !patience.is_over(&guard) => Visit::Waits(wake_word, before),
         Step::Stays | Step::Waits => {
             // If relatives share the connection, start no relay: a relay would take bytes that a relative may have
             // to read. The relatives continue to read, on the VI or on TCP, where remaining bytes arrive. But if
@@ -275,7 +275,7 @@ fn visit<'w>(
                 return left();
             }
             if !hands_over(conn) {
-                return Visit::Waits(bell, before);
+                return Visit::Waits(wake_word, before);
             }
             step::stop_waiting(&guard);
             Visit::HandsOver

@@ -13,7 +13,7 @@
 mod notify;
 
 use crate::conn::{Conn, flag};
-use crate::pair::{self, DOORBELLS, Pair, ReadyList, bells};
+use crate::pair::{self, DOORBELLS, Pair, ReadyList, notification_sockets};
 use crate::per_engine::per_engine;
 use crate::stream::handled;
 use crate::thread::{self, Ends, OncePerProcess};
@@ -100,14 +100,14 @@ pub(crate) fn nudge_all() {
 }
 
 fn nudge() {
-    if let Some(door) = pair::door(DOORBELL as usize) {
-        let _ = call::write(door, &1u64.to_ne_bytes());
+    if let Some(doorbell) = pair::doorbell(DOORBELL as usize) {
+        let _ = call::write(doorbell, &1u64.to_ne_bytes());
     }
 }
 
 fn spawn() -> bool {
-    let Some(epoll) = pair::epoll_of_door(DOORBELL, 0) else { return false };
-    let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
+    let Some(epoll) = pair::epoll_of_doorbell(DOORBELL, 0) else { return false };
+    let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void, Ends::OnRequest);
     if started {
         // The handler thread owns the descriptor from now on.
         let _ = epoll.into_raw();
@@ -146,8 +146,8 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             lane.ready_list().rung_by(DOORBELL);
             lane.ready_list().going_to_sleep();
         }
-        let news = lanes.iter().any(|lane| lane.ready_list().has_news());
-        if !news {
+        let has_event = lanes.iter().any(|lane| lane.ready_list().has_events());
+        if !has_event {
             let pause = (!later.is_empty()).then_some(LOCK_NS);
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
             match poll::epoll_wait(epoll, &mut events, pause, None).map_err(errno) {
@@ -155,7 +155,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
                     // Take the notifications from processes of other users. Their sockets have room for only about
                     // 270 notifications.
                     for event in &events[..n] {
-                        bells::heard(event.u64);
+                        notification_sockets::take_notification(event.u64);
                     }
                 }
                 Err(libc::EINTR) => {}
@@ -167,7 +167,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             lane.ready_list().awake();
         }
     }
-    pair::leave_door(epoll);
+    pair::close_epoll_of_doorbell(epoll);
     core::ptr::null_mut()
 }
 

@@ -26,7 +26,7 @@ per_engine! {
 
 /// Starts the notifying thread if needed. Returns false if no thread can be started.
 pub(super) fn ensure() -> bool {
-    THREAD.ensure(|| thread::start(run, core::ptr::null_mut(), Ends::WhenTold))
+    THREAD.ensure(|| thread::start(run, core::ptr::null_mut(), Ends::OnRequest))
 }
 
 /// Makes the notifying thread call back for the connection `index`. One call serves all messages that arrive before

@@ -12,7 +12,7 @@
 use crate::conn::Role;
 use crate::message::Link;
 use crate::{agents, config};
-use sovia_proto::agent::{SAID, Said, What};
+use sovia_proto::agent::{AGENT_MESSAGE, AgentMessage, What};
 use sovia_sys::datagram::{Datagram, Received};
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, clock};
@@ -62,8 +62,8 @@ impl Agent {
             }
         }
         let Some(packets) = &self.packets else { return Search::Later };
-        let what = What::Seek(link.of_role(role == Role::Connector));
-        match packets.send(&Said { id: self.next, what }.encode(), &[]) {
+        let what = What::Query(link.of_role(role == Role::Connector));
+        match packets.send(&AgentMessage { id: self.next, what }.encode(), &[]) {
             Ok(()) => {
                 self.next += 1;
                 self.sought.insert(self.next - 1, None);
@@ -84,7 +84,7 @@ impl Agent {
 
     /// Returns the socket to the process with the other end, once the agent has found that process.
     pub(super) fn found(&mut self, id: u64) -> Option<Datagram> {
-        self.hear();
+        self.receive();
         self.sought.get(&id)?.as_ref()?;
         self.sought.remove(&id)?
     }
@@ -93,7 +93,7 @@ impl Agent {
     pub(super) fn forget(&mut self, id: u64) {
         if self.sought.remove(&id).is_some()
             && let Some(packets) = &self.packets
-            && packets.send(&Said { id, what: What::Forget }.encode(), &[]).is_err()
+            && packets.send(&AgentMessage { id, what: What::Forget }.encode(), &[]).is_err()
         {
             // The agent did not receive the cancellation and would go on searching. Closing the connection to the
             // agent cancels all queries.
@@ -101,11 +101,13 @@ impl Agent {
         }
     }
 
-    fn hear(&mut self) {
+    fn receive(&mut self) {
         while let Some(packets) = &self.packets {
-            let mut buffer = [0; SAID + 1];
+            let mut buffer = [0; AGENT_MESSAGE + 1];
             match packets.receive(&mut buffer) {
-                Ok(received) if received.len == SAID => self.take(&buffer[..SAID], received),
+                Ok(received) if received.len == AGENT_MESSAGE => {
+                    self.take(&buffer[..AGENT_MESSAGE], received)
+                }
                 Err(Errno::EAGAIN) => return,
                 // The agent has ended, or its version differs from this library's.
                 _ => self.clear(),
@@ -114,7 +116,9 @@ impl Agent {
     }
 
     fn take(&mut self, bytes: &[u8], received: Received) {
-        let Some(Said { id, what: What::Found }) = Said::decode(bytes) else { return self.clear() };
+        let Some(AgentMessage { id, what: What::Found }) = AgentMessage::decode(bytes) else {
+            return self.clear();
+        };
         // Ignore an answer to a query that was cancelled.
         let Some(sought) = self.sought.get_mut(&id) else { return };
         let end =

@@ -17,7 +17,7 @@ use sovia_sys::call;
 pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
-        if !pair.has_doors() {
+        if !pair.has_doorbells() {
             return;
         }
         let user = || pair.other_user.unwrap_or_else(call::geteuid);
@@ -45,7 +45,7 @@ pub(super) fn find_request_of(
         if !pair.is_far()
             || pair.peer != process
             || pair.other_user != Some(other_user)
-            || !pair.has_doors()
+            || !pair.has_doorbells()
         {
             return;
         }
@@ -62,7 +62,7 @@ pub(super) fn find_request_of(
 pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     let mut found = false;
     pair::each(|_, pair| {
-        if !found && pair.may_have_request() && pair.has_doors() {
+        if !found && pair.may_have_request() && pair.has_doorbells() {
             pair.each_request(|_, discriminator| {
                 found |= Link::decode(discriminator).is_some_and(|link| may_be(&link));
             });
@@ -82,8 +82,8 @@ pub(super) enum Attached {
     GoesBack,
 }
 
-/// Accepts a request, and gives the connection the requested VI. The caller has just checked that `fd` is the connection's
-/// socket.
+/// Accepts a request, and gives the connection the requested VI. The caller has just checked that `fd` is the
+/// connection's socket.
 pub(super) fn attach_as_acceptor(fd: i32, at: Ref, pinned: &Pinned, request: Pending) -> Attached {
     let index = pinned.index();
     let Some(pair) = pair::get(index) else { return Attached::No };
@@ -183,7 +183,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         if pair.is_nic() {
             conn.set(flag::REFLECTED);
             // Notify the NIC, because the peer grants its direction only after it knows that this end is on the VI.
-            stream::reflected::tell_nic(&guard);
+            stream::reflected::notify_nic(&guard);
         }
         if call::is_nonblocking(fd) {
             conn.set(flag::NONBLOCK);
@@ -194,7 +194,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
             conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
             conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
             let timeout = options::note_user_timeout(fd, conn);
-            stream::reflected::say_user_timeout(&guard, timeout);
+            stream::reflected::publish_user_timeout(&guard, timeout);
             options::note_inq(fd, conn);
             options::note_times(fd, conn);
         }

@@ -71,8 +71,8 @@ fn grants(at: Ref, pair: u32) -> bool {
 /// Returns the place in the connection history where connections to the same address, or from the same listener,
 /// are counted.
 fn counted_at(fd: i32, at: Ref) -> Option<u32> {
-    let told = at.conn.approach.told.load(Ordering::Relaxed).checked_sub(1);
-    told.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(history::place))
+    let stored = at.conn.approach.stored_history.load(Ordering::Relaxed).checked_sub(1);
+    stored.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(history::place))
 }
 
 /// Counts a connection that has ended. `transfers` is the number of this end's transfers over TCP. `messages` is

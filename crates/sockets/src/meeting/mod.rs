@@ -90,8 +90,8 @@ pub fn before_send(fd: i32, at: Ref) -> bool {
 #[must_use]
 pub fn sent(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
-    // SYNC: pairs with the fence of the acceptor's sleep (`Bell::going_to_sleep`). Either the acceptor finds the sent
-    // bytes before it sleeps, or this step finds that the acceptor has accepted.
+    // SYNC: pairs with the fence of the acceptor's sleep (`WakeWord::going_to_sleep`). Either the acceptor finds the
+    // sent bytes before it sleeps, or this step finds that the acceptor has accepted.
     (at.conn.approach.awaits_answer() || at.conn.approach.is_eager(n)) && step(fd, at, n)
 }
 

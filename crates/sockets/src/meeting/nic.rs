@@ -132,7 +132,7 @@ impl Nics {
             nic.process = None;
         }
         match nic.talk.take() {
-            Some(talk) => nic.hear(talk),
+            Some(talk) => nic.receive(talk),
             None => nic.introduce(),
         }
         nic.process
@@ -142,7 +142,7 @@ impl Nics {
 /// Requests a VI from a NIC, in the first of the NIC's segments that has a free VI. Notifies the NIC.
 fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
     let requested = pair::request_of_nic(nic, &link.of_role(role == Role::Connector))?;
-    pair::get(requested.pair)?.tell_nic(requested.vi);
+    pair::get(requested.pair)?.notify_nic(requested.vi);
     Some(requested)
 }
 
@@ -161,14 +161,15 @@ impl Nic {
         let Some(name) = Name::new(&name[..NIC_NAME.len() + text.len()]) else { return };
         let Ok(packets) = Packets::connect(&name) else { return };
         let Ok(challenge) = Challenge::new() else { return };
-        let said = Introduction { from: pair::me(), place: challenge.place(), shown: [0; 16] };
-        if packets.send(&said.encode(), &[]).is_ok() {
+        let introduction =
+            Introduction { from: pair::me(), place: challenge.place(), shown: [0; 16] };
+        if packets.send(&introduction.encode(), &[]).is_ok() {
             self.talk = Some(Talk { packets, challenge, segment: None });
         }
     }
 
     /// Receives the NIC's next message and takes the next step of the introduction.
-    fn hear(&mut self, mut talk: Talk) {
+    fn receive(&mut self, mut talk: Talk) {
         let mut answer = [0; INTRODUCTION + 1];
         let received = match talk.packets.receive(&mut answer) {
             Ok(received) => received,
@@ -178,16 +179,20 @@ impl Nic {
             }
             Err(_) => return,
         };
-        let said = Introduction::decode(&answer[..received.len.min(answer.len())]);
-        let (Some(said), Ok((pid, uid))) = (said, talk.packets.peer()) else { return };
+        let introduction = Introduction::decode(&answer[..received.len.min(answer.len())]);
+        let (Some(introduction), Ok((pid, uid))) = (introduction, talk.packets.peer()) else {
+            return;
+        };
         // Check the sender, because a program of another user may listen at the NIC's name.
-        if said.from.pid != pid || uid != call::geteuid() {
+        if introduction.from.pid != pid || uid != call::geteuid() {
             return;
         }
         match talk.segment.take() {
-            None if talk.challenge.is_met_by(&said.shown) => self.hand_over(talk, pid, said.place),
+            None if talk.challenge.is_met_by(&introduction.shown) => {
+                self.hand_over(talk, pid, introduction.place)
+            }
             None => {}
-            Some((segment, file)) => self.complete(segment, file, said.from, received),
+            Some((segment, file)) => self.complete(segment, file, introduction.from, received),
         }
     }
 
@@ -203,8 +208,8 @@ impl Nic {
         }
         let mut fds = vec![file.raw()];
         fds.extend(own);
-        let said = Introduction { from: pair::me(), place: -1, shown };
-        if talk.packets.send(&said.encode(), &fds).is_ok() {
+        let introduction = Introduction { from: pair::me(), place: -1, shown };
+        if talk.packets.send(&introduction.encode(), &fds).is_ok() {
             talk.segment = Some((segment, file));
             self.talk = Some(talk);
         }
@@ -221,7 +226,7 @@ impl Nic {
         let added = pair::add_nic(segment, file, nic).and_then(pair::get);
         if let Some(pair) = added {
             keep(&pair, received.fds);
-            if pair.has_doors() {
+            if pair.has_doorbells() {
                 self.process = Some(nic);
             }
         }

@@ -2,11 +2,11 @@
 
 use super::first::Stage;
 use super::junk;
-use super::proof::{Proof, Speaker, hear, speaker};
+use super::proof::{Proof, Speaker, receive, speaker};
 use super::trial::Trials;
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
-use crate::pair::{OtherUser, Pair, bells};
+use crate::pair::{OtherUser, Pair, notification_sockets};
 use crate::{kernel_sockets, pair, peers, sets, table};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
@@ -278,11 +278,11 @@ pub(super) fn take_offer(
     let own = descriptors_for(&pair).ok_or(Refusal::Final(Reason::NoDescriptors))?;
     let accept = Message::new(Step::Accept, pair::me(), *link).encode();
     let is_answered = inbox.answer(received.sender, &accept, &own).is_ok();
-    if !pair.has_doors() {
+    if !pair.has_doorbells() {
         // Keep the descriptors that report the peer's death, even if the answer could not be sent.
-        let doors = keep_notices(&pair, theirs);
-        if is_answered && let Some(doors) = doors {
-            pair.keep_doors(doors);
+        let doorbells = keep_notices(&pair, theirs);
+        if is_answered && let Some(doorbells) = doorbells {
+            pair.keep_doorbells(doorbells);
             kernel_sockets::ring();
         }
     }
@@ -296,13 +296,14 @@ pub(super) const NEEDED: usize = OWN + 3;
 /// sockets for a peer by rule. Then come the two descriptors that report the death of the process and of its
 /// family.
 const OWN: usize = DOORBELLS + peers::NOTICES;
-const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX && bells::HANDED + 1 == OWN);
+const _: () =
+    assert!(OWN < sovia_sys::datagram::FDS_MAX && notification_sockets::HANDED + 1 == OWN);
 
 /// Returns this process's own descriptors, or `None` if one is missing. The caller sends them only to a peer that could
 /// trace this process, and that this process could trace.
 pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     let mut all = [0; OWN];
-    all[..DOORBELLS].copy_from_slice(&pair::doors()?);
+    all[..DOORBELLS].copy_from_slice(&pair::doorbells()?);
     all[DOORBELLS..].copy_from_slice(&peers::notices()?);
     Some(all)
 }
@@ -326,19 +327,19 @@ pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], other_user: Option<u32>) -> 
     if fds.len() != OWN {
         return false;
     }
-    let (doors, notices) = fds.split_at(DOORBELLS);
+    let (doorbells, notices) = fds.split_at(DOORBELLS);
     let [process, all] = notices else { return false };
     peers::is_process(process.raw())
         && match other_user {
-            None => doors.iter().all(is_doorbell) && peers::is_end_of_pipe(all.raw()),
-            Some(_) => doors.iter().chain([all]).all(bells::is_end),
+            None => doorbells.iter().all(is_doorbell) && peers::is_end_of_pipe(all.raw()),
+            Some(_) => doorbells.iter().chain([all]).all(notification_sockets::is_end),
         }
 }
 
 /// Stores a peer's descriptors. The doorbells are stored last, because a pair with doorbells counts as complete.
 pub(super) fn keep(pair: &Pair, fds: Vec<Fd>) {
-    if let Some(doors) = keep_notices(pair, fds) {
-        pair.keep_doors(doors);
+    if let Some(doorbells) = keep_notices(pair, fds) {
+        pair.keep_doorbells(doorbells);
         // Wakes the progress thread, which must watch for the peer's death.
         kernel_sockets::ring();
     }
@@ -353,11 +354,11 @@ fn keep_notices(pair: &Pair, mut fds: Vec<Fd>) -> Option<Vec<Fd>> {
 
 /// Receives the Accept with the peer's doorbells, as the connector. The peer sends Accept before it accepts the
 /// request in the segment.
-pub(super) fn hear_accept(index: u32) {
+pub(super) fn receive_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
     pair.with_offers(|names| {
         for (_, name) in names.iter() {
-            while let Some((message, received)) = hear(name) {
+            while let Some((message, received)) = receive(name) {
                 take_accept(&pair, &message, received);
             }
         }
@@ -367,7 +368,7 @@ pub(super) fn hear_accept(index: u32) {
 
 /// Closes the names of a pair once the pair has the peer's doorbells. Such a pair needs no more offers.
 pub(super) fn settle(pair: &Pair) {
-    if pair.has_doors() {
+    if pair.has_doorbells() {
         pair.is_equipped();
         pair.with_offers(Vec::clear);
     }
@@ -382,7 +383,9 @@ pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received
             None => (pid, uid) == (pair.peer.pid, call::geteuid()),
             Some(other_user) => uid == other_user,
         });
-    if pair.has_doors() || !from_peer || !are_descriptors_of_a_peer(&received.fds, pair.other_user)
+    if pair.has_doorbells()
+        || !from_peer
+        || !are_descriptors_of_a_peer(&received.fds, pair.other_user)
     {
         junk(Junk::Stale);
         return;

@@ -12,7 +12,7 @@ use sovia_sys::datagram::{Datagram, Name, Received};
 use sovia_sys::{Errno, call, diag, trace};
 
 /// Receives the next well-formed message from `socket`. Counts and drops malformed messages.
-pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
+pub(super) fn receive(socket: &Datagram) -> Option<(Message, Received)> {
     if closer::is_busy() {
         return None;
     }

@@ -10,8 +10,8 @@ use sovia_sys::{Errno, call, diag};
 /// Returns the user of the end that `owner` describes, if this user differs from this process's user. Ignores root
 /// if no process holds the end: for an end that is closed or not yet accepted, the kernel may report root.
 fn other_owner(owner: &diag::Owner) -> Option<u32> {
-    let is_told = owner.is_held || owner.uid != 0;
-    Some(owner.uid).filter(|&uid| is_told && uid != call::geteuid())
+    let is_known = owner.is_held || owner.uid != 0;
+    Some(owner.uid).filter(|&uid| is_known && uid != call::geteuid())
 }
 
 /// Returns the user of the other end of `link`, if this user differs from this process's user.

@@ -202,7 +202,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     }
     meeting::ended(at, guard.past.messages_sent);
     // Send combined bytes now. A forked relative that still holds the connection may never send again.
-    stream::combine::tell(&mut guard);
+    stream::combine::notify_receiver(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
     if last || members::is_known() {
         pair.leaving(vi);
@@ -321,7 +321,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         // The kernel may still accept the call, although the program must see the connection as reset.
         if conn.has(flag::RESET) { Err(libc::ENOTCONN) } else { result }
     };
-    stream::listeners::tell_own(conn);
+    stream::listeners::notify_own(conn);
     result
 }
 

@@ -84,7 +84,7 @@ pub(super) fn close(fd: i32) -> bool {
     if let Some(one) = unused {
         over(one);
     } else {
-        listeners::tell_own(conn);
+        listeners::notify_own(conn);
         // Make the progress thread check for waiting threads that die.
         kernel_sockets::nudge();
     }

@@ -22,8 +22,8 @@ pub use close::{
     staying,
 };
 pub use option::{
-    fionread, keep_error, left, nonblocking, note_option, on_own_options, pending_error, silence,
-    socket_error, tells_times,
+    fionread, keep_error, left, nonblocking, note_option, on_own_options, pending_error,
+    reports_times, silence, socket_error,
 };
 pub use receive::{receive, receive_parts};
 pub use send::{send, send_file, send_parts, splice_to};

@@ -36,7 +36,7 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
 pub fn left(fd: i32, at: Ref) -> Option<i32> {
     const MAY_HAVE_ENDED: u32 = flag::KERNEL_SOCKET | flag::ENDED | flag::DEAD;
     let conn = at.conn;
-    if !conn.has(flag::TELLS_LEFT) {
+    if !conn.has(flag::REPORTS_UNREAD) {
         return None;
     }
     let mut guard = at.attached()?;
@@ -53,8 +53,8 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
 
 /// Returns true if `recvmsg` must report arrival times when the program gives room for control messages. Only the
 /// kernel knows arrival times.
-pub fn tells_times(at: Ref) -> bool {
-    at.conn.tells_times.load(Ordering::Relaxed) != 0
+pub fn reports_times(at: Ref) -> bool {
+    at.conn.reports_times.load(Ordering::Relaxed) != 0
 }
 
 /// Returns the times in milliseconds since the connection last sent and last received bytes over its VI. The real times
@@ -126,7 +126,7 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
         && let Some(guard) = at.attached()
     {
         let timeout = options::note_user_timeout(fd, at.conn);
-        stream::reflected::say_user_timeout(&guard, timeout);
+        stream::reflected::publish_user_timeout(&guard, timeout);
     }
     if (level, name) == (libc::IPPROTO_TCP, options::TCP_INQ) {
         options::note_inq(fd, at.conn);
@@ -137,7 +137,7 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
             stream::rebound(&mut guard);
         }
     }
-    if options::tells_times(level, name) {
+    if options::reports_times(level, name) {
         options::note_times(fd, at.conn);
     }
     if level != libc::SOL_SOCKET {

@@ -3,25 +3,25 @@
 //! Each process has its own table of pairs. A forked child inherits a copy, with the mappings and descriptors that
 //! the pairs use.
 
-pub(crate) mod bells;
-mod doors;
+mod doorbells;
 mod left;
 pub(crate) mod lent;
-mod news;
+pub(crate) mod notification_sockets;
 mod passed;
 mod places;
+mod ready_events;
 mod ready_lists;
 mod request;
 mod table;
 
-pub(crate) use doors::{
-    door, door_for, doors, epoll_of_door, leave_door, made_doors, renew as renew_doors, ring_own,
-    take_door, wake,
+pub(crate) use doorbells::{
+    close_epoll_of_doorbell, doorbell, doorbell_for, doorbells, epoll_of_doorbell, made_doorbells,
+    renew as renew_doorbells, ring_own, take_doorbell, wake,
 };
 pub(crate) use left::{collect, leave_all, leave_unanswered, make_room, pause};
-pub(crate) use news::{notify, notify_own};
 pub(crate) use passed::take;
 pub(crate) use places::Pinned;
+pub(crate) use ready_events::{notify, notify_own};
 pub(crate) use request::{
     Requested, is_served_by, offered, request_at, request_of, request_of_nic,
 };
@@ -92,10 +92,10 @@ pub struct Pair {
     is_far: bool,
     /// Set if the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
     is_nic: bool,
-    /// Sockets by which a peer by rule notifies this process ([`bells`]).
-    bells: Option<bells::Bells>,
+    /// Sockets by which a peer by rule notifies this process ([`notification_sockets`]).
+    notification_sockets: Option<notification_sockets::NotificationSockets>,
     /// The peer's doorbells; for a peer by rule, the peer's ends of notification sockets.
-    doors: OnceLock<[Fd; DOORBELLS]>,
+    doorbells: OnceLock<[Fd; DOORBELLS]>,
     /// Rendezvous names from which this pair was offered. The peer's doorbells come to one of these names.
     greetings: RobustBox<Vec<(Link, Arc<Datagram>)>, { rank::OFFERS }>,
     /// The connection on each VI.
@@ -149,7 +149,7 @@ pub(crate) fn begin_anew() {
 /// pairs ring them. Such a doorbell may also wake a relative, which finds no event and sleeps again.
 pub(crate) fn forked() {
     begin_anew();
-    doors::forked();
+    doorbells::forked();
     lent::forked();
     each(|_, pair| {
         if pair.ready_lists.load(Ordering::Acquire) != 0 {
@@ -175,9 +175,9 @@ pub(crate) fn add(
     if of_user >= OF_ONE_USER {
         return None;
     }
-    let bells = Some(bells::Bells::new()?);
-    let index = insert(Pair { other_user: Some(uid), is_far, bells, ..new })?;
-    bells::listen_to(index);
+    let notification_sockets = Some(notification_sockets::NotificationSockets::new()?);
+    let index = insert(Pair { other_user: Some(uid), is_far, notification_sockets, ..new })?;
+    notification_sockets::watch_new(index);
     Some(index)
 }
 
@@ -189,14 +189,14 @@ pub(crate) fn add_nic(segment: Segment, file: Fd, nic: Process) -> Option<u32> {
 /// Called before fork: keeps other threads from changing the table until [`release`].
 pub(crate) fn hold() {
     CHANGE.lock();
-    doors::hold();
+    doorbells::hold();
     left::hold();
 }
 
 /// Called after fork, in parent and child: releases what [`hold`] locked.
 pub(crate) fn release() {
     left::release();
-    doors::release();
+    doorbells::release();
     CHANGE.unlock();
 }
 
@@ -221,8 +221,8 @@ impl Pair {
             other_user: None,
             is_far: false,
             is_nic: false,
-            bells: None,
-            doors: OnceLock::new(),
+            notification_sockets: None,
+            doorbells: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
             conns: places::Occupants::new(),
             reserved: AtomicU32::new(0),
@@ -247,7 +247,7 @@ impl Pair {
     /// Returns true if the peer lives and has not left the pair, as far as this process knows. If the peer has just
     /// died, the result may be wrong. Then a request to the peer stays unanswered.
     pub(crate) fn peer_seems_there(&self) -> bool {
-        if !self.has_doors() {
+        if !self.has_doorbells() {
             // Ask the kernel, because no descriptor reports the peer's death yet.
             return self.peer_is_there();
         }
@@ -262,7 +262,7 @@ impl Pair {
                 None => call::process_exists(self.peer.pid),
                 // Do not use the peer's process id, which may have no meaning in this PID namespace. Descriptors
                 // report the peer's death.
-                Some(_) if self.has_doors() || self.side != 0 => {
+                Some(_) if self.has_doorbells() || self.side != 0 => {
                     !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
                 }
                 // No descriptor reports the death of a peer by rule that has not answered. So the peer counts as
@@ -277,7 +277,7 @@ impl Pair {
         let has_died = |&(process, life): &(Process, Life)| {
             process == self.peer && (self.other_user.is_none() || matches!(life, Life::AllDied(_)))
         };
-        match self.has_doors() {
+        match self.has_doorbells() {
             true => {
                 self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
                     && !dead.iter().any(has_died)
@@ -288,7 +288,7 @@ impl Pair {
 
     /// Returns true if this process offers a pair that it has made, and the peer has not answered yet.
     pub(crate) fn is_on_offer(&self) -> bool {
-        self.side == 0 && self.is_own() && !self.is_nic && !self.has_doors()
+        self.side == 0 && self.is_own() && !self.is_nic && !self.has_doorbells()
     }
 
     /// Returns true if a connection of this process is on a VI of this pair, or has requested such a VI.
@@ -315,26 +315,26 @@ impl Pair {
         }
         self.with_offers(Vec::clear);
         sovia_sys::fd::sever(self.file.raw());
-        if let Some(bells) = &self.bells {
-            bells.sever();
+        if let Some(notification_sockets) = &self.notification_sockets {
+            notification_sockets.sever();
         }
-        for door in self.doors.get().into_iter().flatten() {
+        for doorbell in self.doorbells.get().into_iter().flatten() {
             match self.other_user {
-                None => drop(sovia_sys::fd::sever(door.raw())),
-                Some(_) => bells::sever_end(door),
+                None => drop(sovia_sys::fd::sever(doorbell.raw())),
+                Some(_) => notification_sockets::sever_end(doorbell),
             }
         }
     }
 
     /// Stores the peer's doorbells. Returns false if the pair has doorbells already, or if `fds` has the wrong
     /// number of descriptors or a low descriptor number.
-    pub(crate) fn keep_doors(&self, fds: Vec<Fd>) -> bool {
-        let Ok(doors) = <[Fd; DOORBELLS]>::try_from(fds) else { return false };
-        if !doors.iter().all(Fd::is_high) {
+    pub(crate) fn keep_doorbells(&self, fds: Vec<Fd>) -> bool {
+        let Ok(doorbells) = <[Fd; DOORBELLS]>::try_from(fds) else { return false };
+        if !doorbells.iter().all(Fd::is_high) {
             // The program needs the low descriptor numbers.
             return false;
         }
-        let kept = self.doors.set(doors).is_ok();
+        let kept = self.doorbells.set(doorbells).is_ok();
         if kept {
             COMPLETED.fetch_add(1, Ordering::AcqRel);
         }
@@ -342,19 +342,19 @@ impl Pair {
     }
 
     /// Returns the ends of notification sockets for a peer by rule, until the peer has them.
-    pub(crate) fn ends_for_other_user(&self) -> Option<[i32; bells::HANDED]> {
-        self.bells.as_ref()?.to_hand_over()
+    pub(crate) fn ends_for_other_user(&self) -> Option<[i32; notification_sockets::HANDED]> {
+        self.notification_sockets.as_ref()?.to_hand_over()
     }
 
     /// Closes this process's copies of the sockets that a peer by rule has received.
     pub(crate) fn is_equipped(&self) {
-        if let Some(bells) = &self.bells {
-            bells.handed_over();
+        if let Some(notification_sockets) = &self.notification_sockets {
+            notification_sockets.handed_over();
         }
     }
 
-    pub(crate) fn has_doors(&self) -> bool {
-        self.doors.get().is_some()
+    pub(crate) fn has_doorbells(&self) -> bool {
+        self.doorbells.get().is_some()
     }
 
     /// Returns true if this process made the pair. Returns false if an ancestor made the pair before a fork.

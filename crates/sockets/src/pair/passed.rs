@@ -1,6 +1,6 @@
 //! Pairs that this process passes to a program that it executes, or has got from the process that executed it.
 
-use super::bells::{self, Bells};
+use super::notification_sockets::{self, NotificationSockets};
 use super::table::insert_at;
 use super::{COMPLETED, Pair};
 use crate::message::Process;
@@ -14,7 +14,7 @@ use via_shm::layout::DOORBELLS;
 
 const _: () =
     assert!(DOORBELLS == inheritance::DOORBELLS && peers::NOTICES == inheritance::NOTICES);
-const _: () = assert!(bells::HANDED == inheritance::BELLS);
+const _: () = assert!(notification_sockets::HANDED == inheritance::NOTIFICATION_SOCKETS);
 
 impl Pair {
     /// Describes the pair, which has this index, for a program. Returns `None` if a program cannot take the pair over.
@@ -25,11 +25,11 @@ impl Pair {
         if self.is_nic || !is_here || !is_free {
             return None;
         }
-        let other_user = match (self.other_user, &self.bells) {
+        let other_user = match (self.other_user, &self.notification_sockets) {
             (None, _) => None,
-            (Some(uid), Some(bells)) => {
-                let (is_far, bells) = (self.is_far, bells.passed());
-                Some(inheritance::OtherUser { uid, is_far, bells })
+            (Some(uid), Some(notification_sockets)) => {
+                let (is_far, notification_sockets) = (self.is_far, notification_sockets.passed());
+                Some(inheritance::OtherUser { uid, is_far, notification_sockets })
             }
             (Some(_), None) => return None,
         };
@@ -39,7 +39,7 @@ impl Pair {
             peer: (self.peer.pid, self.peer.nonce),
             base: self.segment.base() as u64,
             file: Passed { fd: self.file.raw(), inode: self.file_id.1 },
-            doors: self.doors.get()?.each_ref().map(Fd::raw),
+            doorbells: self.doorbells.get()?.each_ref().map(Fd::raw),
             notices: peers::notices_of(self.peer)?,
             other_user,
         })
@@ -57,7 +57,7 @@ pub(crate) fn take(passed: inheritance::Segment) -> bool {
         None => Fd::inherit(fd),
         Some(_) => Fd::inherit(fd).suspected(),
     };
-    let doors = passed.doors.map(inherit);
+    let doorbells = passed.doorbells.map(inherit);
     peers::take(peer, passed.notices.map(inherit));
     let Ok(segment) = Segment::attach_at(passed.base as usize, &file) else { return false };
     let Some(pair) = Pair::new(segment, file, passed.side as usize & 1, peer, None) else {
@@ -67,12 +67,13 @@ pub(crate) fn take(passed: inheritance::Segment) -> bool {
     let maker = Process { pid: 0, nonce: 0 };
     let pair = match passed.other_user {
         None => Pair { maker, ..pair },
-        Some(inheritance::OtherUser { uid, is_far, bells }) => {
-            let bells = Some(Bells::take(bells.map(Fd::inherit)));
-            Pair { maker, other_user: Some(uid), is_far, bells, ..pair }
+        Some(inheritance::OtherUser { uid, is_far, notification_sockets }) => {
+            let notification_sockets =
+                Some(NotificationSockets::take(notification_sockets.map(Fd::inherit)));
+            Pair { maker, other_user: Some(uid), is_far, notification_sockets, ..pair }
         }
     };
-    let is_taken = pair.doors.set(doors).is_ok() && insert_at(passed.index, pair);
+    let is_taken = pair.doorbells.set(doorbells).is_ok() && insert_at(passed.index, pair);
     COMPLETED.fetch_add(1, Ordering::AcqRel);
     is_taken
 }

@@ -57,8 +57,8 @@ const BLOCK: u32 = 64;
 
 type Block = [AtomicU64; BLOCK as usize];
 
-/// For each VI of a pair: the connection on the VI ([`Occupant`]), [`RESERVED`] if a connection has requested the VI, or
-/// 0.
+/// For each VI of a pair: the connection on the VI ([`Occupant`]), [`RESERVED`] if a connection has requested the VI,
+/// or 0.
 #[derive(Debug)]
 pub(super) struct Occupants {
     blocks: [OnceBox<Block>; (VIS / BLOCK) as usize],
@@ -245,7 +245,7 @@ impl Pair {
         let withdrawn = self.segment.withdraw(self.side, vi);
         if withdrawn {
             self.free(vi);
-            self.tell_nic(vi);
+            self.notify_nic(vi);
         }
         withdrawn
     }
@@ -267,7 +267,7 @@ impl Pair {
         if is_accepted {
             self.decline(vi);
             self.free(vi);
-            self.tell_nic(vi);
+            self.notify_nic(vi);
         }
         is_accepted
     }
@@ -320,7 +320,7 @@ impl Pair {
         // the VI as free.
         self.conns.clear(vi);
         self.segment.leave(self.side, vi, used, KEPT);
-        self.tell_nic(vi);
+        self.notify_nic(vi);
         self.count_out();
     }
 

@@ -7,12 +7,12 @@ use via_shm::layout::READY_LISTS;
 use via_shm::ready_list::ReadyList;
 
 impl Pair {
-    /// Takes a free ready list on this process's side, and returns the list's index. `door` is the doorbell that
+    /// Takes a free ready list on this process's side, and returns the list's index. `doorbell` is the doorbell that
     /// wakes the list's owner.
-    pub(crate) fn take_ready_list(&self, door: u32) -> Option<u32> {
+    pub(crate) fn take_ready_list(&self, doorbell: u32) -> Option<u32> {
         let index = self.free_ready_list().or_else(|| self.dead_ones_ready_list())?;
         self.ready_lists.fetch_or(1 << index, Ordering::AcqRel);
-        self.segment.ready_list(self.side, index).reset(door);
+        self.segment.ready_list(self.side, index).reset(doorbell);
         Some(index)
     }
 

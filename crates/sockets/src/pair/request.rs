@@ -16,7 +16,7 @@ pub(crate) fn request_of(
     discriminator: &[u8; DISCRIMINATOR],
 ) -> Option<Requested> {
     let asked = |pair: &Pair| {
-        is_its(pair) && pair.side == 0 && pair.is_own() && pair.has_doors() == is_complete
+        is_its(pair) && pair.side == 0 && pair.is_own() && pair.has_doorbells() == is_complete
     };
     request_where(asked, discriminator)
 }
@@ -31,7 +31,7 @@ pub(crate) fn request_at(
     discriminator: &[u8; DISCRIMINATOR],
 ) -> Option<Requested> {
     let may_be = |pair: &Pair| {
-        pair.server == Some(server) && (pair.is_own() || pair.has_doors()) && may(pair)
+        pair.server == Some(server) && (pair.is_own() || pair.has_doorbells()) && may(pair)
     };
     let (mut only, mut are_several) = (None, false);
     each(|_, pair| {
@@ -41,7 +41,7 @@ pub(crate) fn request_at(
     });
     let process = only.filter(|_| !are_several)?;
     let asked =
-        |pair: &Pair| pair.peer == process && pair.has_doors() == is_complete && may_be(pair);
+        |pair: &Pair| pair.peer == process && pair.has_doorbells() == is_complete && may_be(pair);
     request_where(asked, discriminator)
 }
 

@@ -91,7 +91,7 @@ fn take() -> Option<(usize, &'static Sleeper)> {
 
 impl Sleeper {
     fn sleep(&self, number: usize, lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
-        let door = pair::door_for(number as u32);
+        let doorbell = pair::doorbell_for(number as u32);
         // SAFETY: this thread is named in `used`, so no other thread accesses `lanes`.
         let lanes = unsafe { &mut *self.lanes.get() };
         let pid = call::getpid();
@@ -102,18 +102,20 @@ impl Sleeper {
             self.owner.store(pid, Ordering::Relaxed);
         }
         if self.epfd.load(Ordering::Relaxed) < 0 {
-            let Some(epfd) = pair::epoll_of_door(door, 0) else { return step(lists, terms) };
+            let Some(epfd) = pair::epoll_of_doorbell(doorbell, 0) else {
+                return step(lists, terms);
+            };
             self.epfd.store(epfd.into_raw(), Ordering::Relaxed);
         }
         let epfd = self.epfd.load(Ordering::Relaxed);
         lanes.retain(|(pair, _)| pair::is_current(pair));
-        if !watch_all(lists, lanes, door) {
+        if !watch_all(lists, lanes, doorbell) {
             return step(lists, terms);
         }
         for (pair, ready_list) in lanes.iter() {
             let ready_list = pair.ready_list(*ready_list);
             ready_list.drain(|_| {});
-            ready_list.rung_by(door);
+            ready_list.rung_by(doorbell);
             ready_list.going_to_sleep();
         }
         let result = if lists.any_has_left() || lists.look() > 0 {
@@ -121,8 +123,8 @@ impl Sleeper {
             Ok(())
         } else {
             crate::stats::slept();
-            let bell = PollFd { fd: epfd, events: libc::POLLIN, revents: 0 };
-            let (n, rung) = lists.ask_kernel_with(bell, |kernel| {
+            let instance = PollFd { fd: epfd, events: libc::POLLIN, revents: 0 };
+            let (n, rung) = lists.ask_kernel_with(instance, |kernel| {
                 wait::cancellable(|| terms.ppoll(kernel, kernel_sockets::longest_sleep()))
             });
             if rung {
@@ -152,14 +154,14 @@ impl Sleeper {
     }
 }
 
-/// Makes the peers of all connections ring `door`. For this, takes a ready list in each connection's pair. Returns
+/// Makes the peers of all connections ring `doorbell`. For this, takes a ready list in each connection's pair. Returns
 /// false if a pair has no free ready list.
-fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, door: u32) -> bool {
+fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, doorbell: u32) -> bool {
     for at in lists.ours() {
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { continue };
         let ready_list = match lanes.iter().find(|(known, _)| Arc::ptr_eq(known, &pair)) {
             Some(&(_, ready_list)) => ready_list,
-            None => match pair.take_ready_list(door) {
+            None => match pair.take_ready_list(doorbell) {
                 Some(ready_list) => {
                     lanes.push((pair, ready_list));
                     ready_list

@@ -116,7 +116,7 @@ impl Loan {
         self.len = 0;
         self.at.conn.lent.store(state, Ordering::Release);
         if let Some(guard) = self.at.attached() {
-            listeners::tell_all(&guard);
+            listeners::notify_all(&guard);
         }
     }
 }

@@ -37,8 +37,8 @@ pub(crate) struct Inner {
     /// Set if the kernel's events come first in the next wait. Alternates if the program's buffer may hold only one
     /// kind of events.
     pub(crate) kernel_first: bool,
-    pub(crate) door: u32,
-    pub(super) door_added: bool,
+    pub(crate) doorbell: u32,
+    pub(super) doorbell_added: bool,
     /// Connections whose directions are both back on TCP.
     pub(super) settled: Vec<Ref>,
 }
@@ -136,7 +136,7 @@ impl Entry {
     /// Records the entry's state, or its removal, for the copies in forked relatives. Returns false if a relative
     /// has already moved the entry to the kernel's instance.
     #[inline]
-    pub(super) fn tell_copies(&mut self) -> bool {
+    pub(super) fn update_copies(&mut self) -> bool {
         self.number >= COPIED.load(Ordering::Acquire) || self.record()
     }
 
@@ -349,7 +349,7 @@ impl Inner {
 
     /// Queues the entries of the connection on `vi`, even if the ready list has no marks for them. Queues an
     /// edge-triggered entry only if the segment is `suspect`, because its edge may already have been reported.
-    pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
+    pub(super) fn queue_missed(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;
         for l in 0..self.lanes.len() {
             if !core::ptr::eq(&*self.lanes[l].pair, pair) {
@@ -373,7 +373,7 @@ impl Inner {
     pub(super) fn drain(&mut self) {
         for lane in &self.lanes {
             let ready_list = lane.ready_list();
-            if !ready_list.has_news() {
+            if !ready_list.has_events() {
                 continue;
             }
             ready_list.drain(|vi| {
@@ -396,7 +396,7 @@ impl Inner {
     }
 
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.ready_list().has_news())
+    pub(crate) fn has_events(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.ready_list().has_events())
     }
 }

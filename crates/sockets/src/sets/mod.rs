@@ -70,8 +70,9 @@ pub fn created(epfd: i32) {
     }
     // Sovia will read the program's memory, so prepare for bad addresses.
     sovia_signal::chain::guards();
-    let opened = (0..SETS as u32)
-        .find(|&index| place_for(index).is_some_and(|set| set.open(epfd, pair::door_for(index))));
+    let opened = (0..SETS as u32).find(|&index| {
+        place_for(index).is_some_and(|set| set.open(epfd, pair::doorbell_for(index)))
+    });
     if let Some(index) = opened {
         shared::begin(index);
         table::enter_epoll(epfd, index);
@@ -172,11 +173,11 @@ pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
 pub(crate) fn forget_pair(pair: *const Pair) {
     each(|set| {
         set.with(|inner| {
-            let door = inner.door;
+            let doorbell = inner.doorbell;
             inner.lanes.retain(|lane| {
                 let goes = core::ptr::eq(&*lane.pair, pair);
                 if goes {
-                    lane.pair.listen_no_more(set.epfd(), door);
+                    lane.pair.listen_no_more(set.epfd(), doorbell);
                 }
                 !goes
             });
@@ -186,15 +187,15 @@ pub(crate) fn forget_pair(pair: *const Pair) {
 
 /// Removes this process's doorbells from its epoll instances, because the process gets new doorbells. Call it only
 /// while no entry's connection has a VI.
-pub(crate) fn leave_doors() {
+pub(crate) fn remove_doorbells() {
     let pid = call::getpid();
     each(|set| {
         if set.owner() == pid {
-            set.drop_door();
+            set.drop_doorbell();
         } else {
             // An epoll instance made by a forked relative contains the relative's doorbell.
             set.with(|inner| {
-                inner.door_added = false;
+                inner.doorbell_added = false;
                 inner.lanes.iter_mut().for_each(|lane| lane.listens = false);
             });
         }
@@ -209,7 +210,7 @@ pub(crate) fn leave_by_exec() {
     each_with_index(|index, set| {
         let is_own = set.owner() == pid && !shared::is_shared_by_users(index);
         if is_own && outlasts_exec(set.epfd()) {
-            set.drop_idle_door();
+            set.drop_idle_doorbell();
             leave_disabled(set);
         }
     });
@@ -334,9 +335,9 @@ pub(crate) fn look_for_gone() {
 
 /// Queues the entries of the connection on `vi`, whose events may have been missed. If the segment is suspect, a
 /// process may have written invalid values there.
-pub(crate) fn untold(pair: &Pair, vi: u32) {
+pub(crate) fn queue_missed(pair: &Pair, vi: u32) {
     let suspect = pair.suspect.load(Ordering::Relaxed);
-    each_in_use(|_, set| set.with(|inner| inner.untold(pair, vi, suspect)));
+    each_in_use(|_, set| set.with(|inner| inner.queue_missed(pair, vi, suspect)));
 }
 
 /// Removes the entries of a connection. Called when this process has closed its last descriptor of the connection.

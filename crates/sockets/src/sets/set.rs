@@ -17,15 +17,15 @@ use std::sync::Arc;
 
 /// User data of the doorbell's entry in the kernel's instance. No pointer has this value, and a program is unlikely
 /// to use this number.
-const DOOR: u64 = 0xd5_0b1a_d00b_e115;
+const DOORBELL_TOKEN: u64 = 0xd5_0b1a_d00b_e115;
 
 /// User data of an entry that EPOLLONESHOT has disabled, while the kernel's instance has the entry.
-pub(super) const DISABLED: u64 = DOOR + 1;
+pub(super) const DISABLED: u64 = DOORBELL_TOKEN + 1;
 
 /// Returns true if `data` belongs to the library's own entries, whose events the program must not get.
 #[inline]
 pub(crate) fn is_own(data: u64) -> bool {
-    data == DOOR || data == DISABLED
+    data == DOORBELL_TOKEN || data == DISABLED
 }
 
 /// Serves one epoll instance. After the end of this instance, the set may serve another one.
@@ -90,15 +90,15 @@ impl Set {
         self.owner.load(Ordering::Relaxed)
     }
 
-    /// Starts serving the epoll instance `epfd`, with doorbell `door`. Returns false if the set already serves an
+    /// Starts serving the epoll instance `epfd`, with doorbell `doorbell`. Returns false if the set already serves an
     /// instance.
-    pub(super) fn open(&self, epfd: i32, door: u32) -> bool {
+    pub(super) fn open(&self, epfd: i32, doorbell: u32) -> bool {
         !self.is_open()
             && self.with(|inner| {
                 if self.is_open() {
                     return false;
                 }
-                inner.door = door;
+                inner.doorbell = doorbell;
                 self.epfd.store(epfd, Ordering::Relaxed);
                 self.references.store(1, Ordering::Relaxed);
                 self.owner.store(call::getpid(), Ordering::Relaxed);
@@ -155,22 +155,23 @@ impl Set {
         let lane = match inner.lanes.iter().position(|lane| Arc::ptr_eq(&lane.pair, &pair)) {
             Some(lane) => lane,
             None => {
-                let Some(ready_list) = pair.take_ready_list(inner.door) else { return false };
+                let Some(ready_list) = pair.take_ready_list(inner.doorbell) else { return false };
                 let entries = vec![NONE; VIS as usize];
                 inner.lanes.push(Lane { pair, ready_list, entries, listens: false });
                 inner.lanes.len() - 1
             }
         };
-        if !inner.door_added
-            && let Some(door) = pair::door(inner.door as usize)
+        if !inner.doorbell_added
+            && let Some(doorbell) = pair::doorbell(inner.doorbell as usize)
         {
             let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-            let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_ADD, door, events, DOOR);
-            inner.door_added = true;
+            let _ =
+                poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_ADD, doorbell, events, DOORBELL_TOKEN);
+            inner.doorbell_added = true;
         }
         if !core::mem::replace(&mut inner.lanes[lane].listens, true) {
             let index = at.conn.pair.load(Ordering::Relaxed);
-            inner.lanes[lane].pair.listen(index, self.epfd(), inner.door);
+            inner.lanes[lane].pair.listen(index, self.epfd(), inner.doorbell);
         }
         let ready_list = inner.lanes[lane].ready_list;
         let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
@@ -238,7 +239,7 @@ impl Set {
             (entry.events, entry.data) = (events, data);
             (entry.registered, entry.armed) = (true, true);
         }
-        if op != libc::EPOLL_CTL_ADD && !entry.tell_copies() {
+        if op != libc::EPOLL_CTL_ADD && !entry.update_copies() {
             let (events, data) = event.unwrap_or_default();
             return poll::epoll_ctl(self.epfd(), op, fd, events, data).map(|()| 0).map_err(errno);
         }
@@ -263,7 +264,7 @@ impl Set {
     /// Announces a thread's sleep to the peers of all connections, so that a peer with an event rings.
     pub(crate) fn announce_sleep(&self, inner: &Inner) {
         for lane in &inner.lanes {
-            lane.ready_list().rung_by(inner.door);
+            lane.ready_list().rung_by(inner.doorbell);
             lane.ready_list().going_to_sleep();
         }
     }
@@ -276,10 +277,10 @@ impl Set {
             return;
         }
         self.announce_sleep(inner);
-        if (inner.has_news() || !inner.ready.is_empty())
-            && let Some(door) = pair::door(inner.door as usize)
+        if (inner.has_events() || !inner.ready.is_empty())
+            && let Some(doorbell) = pair::doorbell(inner.doorbell as usize)
         {
-            let _ = call::write(door, &1u64.to_ne_bytes());
+            let _ = call::write(doorbell, &1u64.to_ne_bytes());
         }
     }
 
@@ -314,28 +315,28 @@ impl Set {
     }
 
     /// Removes the doorbell from the kernel's instance. Call it while the set has no entries of its own.
-    pub(crate) fn drop_door(&self) {
-        self.with(|inner| self.leave_door(inner));
+    pub(crate) fn drop_doorbell(&self) {
+        self.with(|inner| self.close_epoll_of_doorbell(inner));
     }
 
     /// Removes the doorbell from the kernel's instance if the set has no entries of its own.
-    pub(super) fn drop_idle_door(&self) {
+    pub(super) fn drop_idle_doorbell(&self) {
         self.with(|inner| {
             if self.attached.load(Ordering::Acquire) == 0 {
-                self.leave_door(inner);
+                self.close_epoll_of_doorbell(inner);
             }
         });
     }
 
-    fn leave_door(&self, inner: &mut Inner) {
-        if core::mem::take(&mut inner.door_added)
-            && let Some(door) = pair::door(inner.door as usize)
+    fn close_epoll_of_doorbell(&self, inner: &mut Inner) {
+        if core::mem::take(&mut inner.doorbell_added)
+            && let Some(doorbell) = pair::doorbell(inner.doorbell as usize)
         {
-            let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, door, 0, 0);
+            let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, doorbell, 0, 0);
         }
         for lane in &mut inner.lanes {
             if core::mem::take(&mut lane.listens) {
-                lane.pair.listen_no_more(self.epfd(), inner.door);
+                lane.pair.listen_no_more(self.epfd(), inner.doorbell);
             }
         }
     }
@@ -399,7 +400,7 @@ impl Set {
             }
             if entry.events & libc::EPOLLONESHOT as u32 != 0 {
                 entry.armed = false;
-                if !entry.tell_copies() {
+                if !entry.update_copies() {
                     // A forked relative has moved the entry to the kernel's instance, which reports the event.
                     entry.queued = false;
                     continue;

@@ -7,7 +7,7 @@
 //!
 //! Sends and receives only count their bytes in private memory for this check.
 
-use super::state::NEWS;
+use super::state::WAKES;
 use super::{Fault, backlog, handled, listeners, word};
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Place, flag};
 use crate::table;
@@ -37,7 +37,7 @@ pub(super) fn repair(guard: &mut Guard<'_>) {
         }
     }
     tx.path.store(word::ASKED, guard.own.asked);
-    listeners::say(guard);
+    listeners::publish(guard);
 }
 
 /// Compares the words of this end's sender with private copies. Also publishes the numbers of packets and bytes
@@ -117,7 +117,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
 }
 
 /// Returns true if the connection has an event for which a waiting thread must have been woken.
-fn has_news(guard: &Guard<'_>) -> bool {
+fn has_events(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     let (rx, tx) = (super::rx(guard), super::tx(guard));
     let received = match conn.rx() {
@@ -131,7 +131,7 @@ fn has_news(guard: &Guard<'_>) -> bool {
     };
     let room = guard.gatherer.is_gathering() && tx.reader.load(word::HEAD) != guard.gatherer.taken;
     let answer = conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED);
-    received || room || answer || conn.has(NEWS)
+    received || room || answer || conn.has(WAKES)
 }
 
 fn place(guard: &Guard<'_>) -> Place {
@@ -148,7 +148,7 @@ fn place(guard: &Guard<'_>) -> Place {
         head: guard.taker.head,
         consumed: guard.taker.packets,
         front: guard.front,
-        flags: guard.conn.flags() & NEWS,
+        flags: guard.conn.flags() & WAKES,
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) enum Finding {
     /// The connection is correct, or was not checked.
     Fine,
     /// An event was pending at the last check, and no thread has handled the event since.
-    Untold,
+    MissedEvent,
     /// The sender has had no room since the last check, and the kernel socket could not report the death of the
     /// reader.
     Stalled,
@@ -181,7 +181,7 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     if conn.has(flag::FALLING_BACK) {
         return Finding::FallingBack;
     }
-    if conn.has(flag::CORRUPT) && guard.seen.told {
+    if conn.has(flag::CORRUPT) && guard.seen.is_reported {
         return Finding::Fine;
     }
     // A forked relative's progress thread may have checked the connection a moment ago.
@@ -196,14 +196,14 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     if !conn.has(flag::CORRUPT) && !is_whole(&mut guard, place.sent == before.sent) {
         let Some(fd) = table::descriptor_of(conn) else { return Finding::Fine };
         super::corrupt(conn, fd);
-        guard.seen.told = true;
+        guard.seen.is_reported = true;
         return Finding::Corrupt;
     }
     if place != before {
-        guard.seen.told = false;
-    } else if !guard.seen.told && has_news(&guard) {
-        guard.seen.told = true;
-        return Finding::Untold;
+        guard.seen.is_reported = false;
+    } else if !guard.seen.is_reported && has_events(&guard) {
+        guard.seen.is_reported = true;
+        return Finding::MissedEvent;
     } else if is_stalled(&guard) {
         return Finding::Stalled;
     }

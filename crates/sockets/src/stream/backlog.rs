@@ -48,12 +48,12 @@ pub(super) fn begin(guard: &mut Guard<'_>) {
     guard.endpoint().tx.set_pool_limit(POOL_LEAST);
     guard.own.window = guard.flow.window();
     guard.own.bound = u32::MAX;
-    say_holds(guard);
+    publish_holds(guard);
     bound(guard);
 }
 
 /// Publishes the size of the program's receive buffer.
-pub(crate) fn say_holds(guard: &Guard<'_>) {
+pub(crate) fn publish_holds(guard: &Guard<'_>) {
     rx(guard).reader.store(word::HOLDS, u64::from(guard.conn.holds.load(Ordering::Relaxed)));
 }
 

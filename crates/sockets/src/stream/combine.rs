@@ -12,7 +12,7 @@
 //! - when the program receives, waits or closes;
 //! - when the program switches combining off. `TCP_NODELAY` does this, unless `TCP_CORK` is set.
 
-use super::{tell_reader, tx, word};
+use super::{notify_reader, tx, word};
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::per_engine::per_engine;
 use crate::{kernel_sockets, table};
@@ -39,10 +39,10 @@ pub(super) fn wants(guard: &Guard<'_>, len: usize) -> bool {
 /// Counts `bytes` combined bytes that were sent without notifying the receiver. Notifies the receiver once a whole
 /// chunk has been sent.
 pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
-    let first = guard.untold == 0;
-    guard.untold = guard.untold.saturating_add(bytes as u32);
-    if guard.untold >= guard.protocol.chunk {
-        tell(guard);
+    let first = guard.unnotified == 0;
+    guard.unnotified = guard.unnotified.saturating_add(bytes as u32);
+    if guard.unnotified >= guard.protocol.chunk {
+        notify_receiver(guard);
     } else if first {
         let due = clock::now_ns() + guard.protocol.delay_ns;
         guard.due = due;
@@ -56,19 +56,19 @@ pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
 /// Notifies the receiver of combined bytes, unless the receiver has already taken them. A notification of bytes
 /// that were taken would make an epoll set report them twice.
 #[inline(always)]
-pub(crate) fn tell(guard: &mut Guard<'_>) {
-    if guard.untold != 0 {
-        tell_now(guard);
+pub(crate) fn notify_receiver(guard: &mut Guard<'_>) {
+    if guard.unnotified != 0 {
+        notify_receiver_now(guard);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell_now(guard: &mut Guard<'_>) {
-    guard.untold = 0;
+fn notify_receiver_now(guard: &mut Guard<'_>) {
+    guard.unnotified = 0;
     let taken = tx(guard).reader.load(word::HEAD);
     if guard.gatherer.next(taken) == Next::Gather {
-        tell_reader(guard);
+        notify_reader(guard);
     }
 }
 
@@ -109,9 +109,9 @@ fn serve_until(now: u64) {
             kernel_sockets::nudge();
             return;
         }
-        let Some(mut guard) = at.attached().filter(|guard| guard.untold != 0) else { return };
+        let Some(mut guard) = at.attached().filter(|guard| guard.unnotified != 0) else { return };
         if guard.due <= now || at.conn.tx() != Tx::Vi {
-            tell(&mut guard);
+            notify_receiver(&mut guard);
         } else {
             DUE.fetch_min(guard.due, Ordering::AcqRel);
         }
@@ -129,6 +129,6 @@ pub(crate) fn switch(guard: &mut Guard<'_>, fd: i32) {
         conn.set(flag::COMBINES);
     } else {
         conn.clear(flag::COMBINES);
-        tell(guard);
+        notify_receiver(guard);
     }
 }

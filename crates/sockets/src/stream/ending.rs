@@ -10,7 +10,7 @@
 
 use super::entering::switched;
 use super::hold::scan;
-use super::kernel_socket::{kernel_socket_has_ended, kernel_socket_news};
+use super::kernel_socket::{examine_kernel_socket, kernel_socket_has_ended};
 use super::{failover, listeners, peek, reflected, rx, state, tx, unanswered, word};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
@@ -19,7 +19,7 @@ use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::{call, poll};
 
 /// Flags for a possible close or death of the peer, which no thread has examined yet.
-const NEWS: u32 = flag::KERNEL_SOCKET | flag::DEAD;
+const UNEXAMINED: u32 = flag::KERNEL_SOCKET | flag::DEAD;
 
 /// Records that a receive has got the connection's error from the kernel, which reports an error only once. For a
 /// connection between hosts, a NIC reports the end.
@@ -33,7 +33,7 @@ pub(super) fn end_by_error(conn: &Conn) {
 /// its sending half.
 #[inline]
 pub(super) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
-    guard.conn.has(flag::PEER_GONE) || guard.conn.has(NEWS) && look(guard, fd)
+    guard.conn.has(flag::PEER_GONE) || guard.conn.has(UNEXAMINED) && look(guard, fd)
 }
 
 /// Like [`has_gone`], but always asks the kernel. Use it if the progress thread may not have seen the latest event
@@ -54,17 +54,17 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     if failover::is_on(guard) {
         return failover::ask(guard);
     }
-    if failover::told(guard, fd) {
+    if failover::begin_on_record(guard, fd) {
         return false;
     }
     if conn.has(flag::REFLECTED) && is_ended_here(guard, fd) {
         return true;
     }
     let dead = conn.has(flag::DEAD);
-    let ended = kernel_socket_news(conn, fd) && reflected::tcp_tells_the_end(guard);
+    let ended = examine_kernel_socket(conn, fd) && reflected::tcp_reports_the_end(guard);
     if ended {
         conn.set(flag::ENDED);
-        conn.tell_withheld_error();
+        conn.report_withheld_error();
     } else if conn.has(flag::KERNEL_SOCKET) {
         reflected::kernel_socket_ended(guard);
     }
@@ -172,7 +172,7 @@ fn is_reset(conn: &Conn, fd: i32) -> bool {
 /// Returns true if the kernel socket has ended, and no byte or word that the peer published on the VI can still
 /// arrive.
 pub(crate) fn peer_has_ended(guard: &Guard<'_>, fd: i32) -> bool {
-    kernel_socket_has_ended(fd) && reflected::tcp_tells_the_end(guard)
+    kernel_socket_has_ended(fd) && reflected::tcp_reports_the_end(guard)
 }
 
 /// Returns true if the peer's last packet on the VI (FIN or ToTcp) has arrived. The program may already have read
@@ -235,7 +235,7 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     let conn = guard.conn;
     has_gone(guard, fd);
     let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
-    if !reflected::tcp_tells_the_end(guard) {
+    if !reflected::tcp_reports_the_end(guard) {
         // A NIC has not confirmed the peer's end, so no event reports it. Only POLLRDHUP for the program's own
         // shutdown is kept.
         events &= if conn.has(flag::SHUT_RD) { libc::POLLRDHUP } else { 0 };
@@ -300,7 +300,7 @@ fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
 pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     if !is_far(guard, fd) {
         guard.conn.clear(flag::WITHHELD);
-        listeners::tell_all(guard);
+        listeners::notify_all(guard);
     }
 }
 
@@ -309,7 +309,7 @@ pub(crate) fn gone(guard: &mut Guard<'_>) {
     if reflected::has_died(guard) {
         died(guard);
     } else if !(reflected::end(guard) == reflected::End::Broken && failover::begin(guard)) {
-        listeners::tell_all(guard);
+        listeners::notify_all(guard);
     }
 }
 
@@ -326,7 +326,7 @@ pub(crate) fn died(guard: &mut Guard<'_>) {
             // The program has been notified of the peer's end. Its death changes nothing that an epoll set reports.
             listeners::wake_all(guard);
         } else {
-            listeners::tell_all(guard);
+            listeners::notify_all(guard);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Takes the receiver's steps from TCP to the VI. The receiver grants the VI, and enters the VI after it has read
 //! TCP up to the sender's switch.
 
-use super::{Fault, failover, handled, reflected, rx, tell_writer, uncounted, word};
+use super::{Fault, failover, handled, notify_writer, reflected, rx, uncounted, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use crate::kernel_sockets;
 use core::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
 use via_shm::Corrupt;
 
 /// Publishes the receiver's state: the value `grant` of the GRANT word.
-pub(super) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
+pub(super) fn publish_grant(guard: &mut Guard<'_>, grant: u64) {
     guard.own.grant = grant;
     super::rx(guard).path.store(word::GRANT, grant);
 }
@@ -68,9 +68,9 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
         kernel_sockets::nudge();
     }
     if guard.own.grant == Grant::Granted as u64 {
-        say_grant(guard, Grant::Entered as u64);
+        publish_grant(guard, Grant::Entered as u64);
     }
-    tell_writer(guard);
+    notify_writer(guard);
     // Queues messages that FIONREAD has already counted as unread, so that receives find them.
     handled::handle(guard);
     Ok(true)
@@ -145,6 +145,6 @@ pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
         conn.set_rx(Rx::Tcp);
         return;
     }
-    say_grant(guard, Grant::Granted as u64);
-    reflected::tell_nic(guard);
+    publish_grant(guard, Grant::Granted as u64);
+    reflected::notify_nic(guard);
 }

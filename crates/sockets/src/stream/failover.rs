@@ -2,7 +2,7 @@
 //! NICs have lost contact. The protocol is in [`sovia_proto::failover`].
 //!
 //! An end begins the failover when its NIC dies or reports the loss ([`begin`]), or when the peer's failover record
-//! arrives on TCP ([`told`]). The end waits for no answer.
+//! arrives on TCP ([`begin_on_record`]). The end waits for no answer.
 //!
 //! - The direction in which this end sends moves to TCP at once. This end first sends a failover record, then the
 //!   bytes of the VI that the peer may not have received. Until all these bytes are on TCP, the program's sends
@@ -24,14 +24,14 @@ pub(crate) use settle::{may_settle, settle};
 
 use super::hold::scan;
 use super::kernel_socket::kernel_socket_has_ended;
-use super::undelivered::Said;
+use super::undelivered::ListSource;
 use super::{Errno, ending, listeners, rx, tx, uncounted, word};
 use crate::conn::{Conn, Failover, Guard, HasEndpoint, flag};
 use crate::{keepalive, kernel_sockets, stats};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::failover::{
-    self, Begins, Heard, Kept, Known, Receiving, Record, Sending, Sent, Tail,
+    self, Begins, Known, ReceiverProgress, Receiving, Record, RingEntry, Sending, Sent, Tail,
 };
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Switch, Tx};
@@ -89,16 +89,16 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     compiler_fence(Ordering::SeqCst);
     keepalive::leave(guard);
     // A withheld error waits for a NIC to report that all bytes have arrived. No NIC will report this now.
-    conn.tell_withheld_error();
+    conn.report_withheld_error();
     // Stored last: if the process is killed before this store, the failover has not begun.
     guard.failover.is_on = true;
     apply(guard);
-    say_why(conn);
+    record_reason(conn);
     if guard.handler.ready_list().is_some() {
         super::handled::end(guard);
     }
     leaves_vi(guard);
-    listeners::tell_all(guard);
+    listeners::notify_all(guard);
     // The progress thread puts this end's unacknowledged VI bytes on TCP if the program makes no call.
     kernel_sockets::nudge();
     true
@@ -131,13 +131,13 @@ fn takes_back(guard: &Guard<'_>) -> bool {
 }
 
 /// Returns the source of the list of bytes that this end must put on TCP.
-pub(super) fn said(guard: &Guard<'_>) -> Said {
-    if takes_back(guard) { Said::BySender } else { Said::OfFailover }
+pub(super) fn list_source(guard: &Guard<'_>) -> ListSource {
+    if takes_back(guard) { ListSource::BySender } else { ListSource::OfFailover }
 }
 
 /// Returns true if the peer's failover record may be on TCP although no NIC has reported a loss. This happens if
 /// the peer's NIC has died and this end's NIC has not noticed.
-pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
+pub(crate) fn may_have_record(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     let is_silent =
         conn.has(flag::KERNEL_SOCKET) && conn.rx() == Rx::Vi && !conn.has(flag::CORRUPT);
@@ -146,15 +146,15 @@ pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
 
 /// Begins the failover if the peer's failover record has arrived on TCP. Returns true if the record has arrived.
 #[cold]
-pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
-    if !may_be_told(guard) {
+pub(crate) fn begin_on_record(guard: &mut Guard<'_>, fd: i32) -> bool {
+    if !may_have_record(guard) {
         return false;
     }
     let mut record = [0; failover::LEN];
     let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // Calls `recv` only if TCP has unread bytes. Without unread bytes, `recv` would consume the socket error, and
     // the program would not see it.
-    let is_there = unread_news(guard.conn, fd) >= failover::LEN
+    let is_there = unread_on_tcp(guard.conn, fd) >= failover::LEN
         && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
         && Record::decode(&record).is_ok();
     if is_there && !begin(guard) {
@@ -166,7 +166,7 @@ pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
 /// Returns the number of unread bytes on TCP. If there are none and TCP has not ended, clears
 /// [`flag::KERNEL_SOCKET`]. Then the progress thread waits for the next event of the kernel socket, and does not
 /// poll in each round.
-fn unread_news(conn: &Conn, fd: i32) -> usize {
+fn unread_on_tcp(conn: &Conn, fd: i32) -> usize {
     const END: u32 = flag::ENDED | flag::GONE | flag::DEAD;
     // Cleared before the system calls below, so that no event is lost. For bytes that arrive after this line, the
     // kernel reports a new event.
@@ -206,7 +206,7 @@ fn switched_at(guard: &Guard<'_>) -> u64 {
     }
 }
 
-fn say_why(conn: &Conn) {
+fn record_reason(conn: &Conn) {
     conn.stays(Reason::NicGone);
     stats::reason(Reason::NicGone);
 }
@@ -240,11 +240,11 @@ fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
     // HEAD counts coalesced bytes that the peer has read, and TAKEN_BYTES counts bytes in packets. The peer reads
     // the packets first. So HEAD is loaded first: TAKEN_BYTES must not be the older value.
     let head = line.load(word::HEAD);
-    let heard = Heard { bytes: line.load(word::TAKEN_BYTES) as u32, head };
-    failover::kept(&sent, &heard, |n| {
+    let progress = ReceiverProgress { bytes: line.load(word::TAKEN_BYTES) as u32, head };
+    failover::tail_of(&sent, &progress, |n| {
         let entry = sender.message(n).ok()?;
         let kind = Immediate::decode(entry.immediate).ok()?.kind;
-        Some(Kept { len: entry.len, is_ordered: kind.is_ordered() })
+        Some(RingEntry { len: entry.len, is_ordered: kind.is_ordered() })
     })
 }
 
@@ -541,6 +541,6 @@ fn over(guard: &Guard<'_>, fd: i32, error: Errno) -> Brought {
 #[cold]
 pub(super) fn lost(guard: &Guard<'_>, fd: i32, error: Errno) {
     if super::broken_off(guard.conn, fd, error) {
-        listeners::tell_all(guard);
+        listeners::notify_all(guard);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
     guard.handler =
         Handler { ready_list: ready_list + 1, process: members::me(), ..Handler::default() };
     guard.conn.set(flags | flag::HANDLED);
-    listeners::say(guard);
+    listeners::publish(guard);
 }
 
 /// Like [`handle`], but does nothing if the handler thread belongs to another process. A connection that has ended
@@ -50,13 +50,13 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let direction = rx(guard);
     let (tail, switch) = (direction.writer.load(word::TAIL), direction.path.load(word::SWITCH));
     let now = (tail, switch, guard.held_end);
-    let told = core::mem::replace(&mut guard.handler.told, now);
+    let last_look = core::mem::replace(&mut guard.handler.last_look, now);
     // Notifies the program only if a queued message is still unread: for other messages, an edge-triggered event
     // would be wrong. The end of the stream (EOF) is also an event, for threads that wait only for a hang-up.
     let is_left = guard.held_first != guard.held_end || conn.has(flag::EOF);
-    let held = guard.held_end != told.2 && is_left;
-    let gathered = tail != told.0 && tail != guard.taker.head;
-    let switched = switch != told.1 && conn.rx() != Rx::Vi;
+    let held = guard.held_end != last_look.2 && is_left;
+    let gathered = tail != last_look.0 && tail != guard.taker.head;
+    let switched = switch != last_look.1 && conn.rx() != Rx::Vi;
     if let Err(Fault::Corrupt) = scanned {
         corrupt_here(guard);
     } else if !held && !gathered && !switched {
@@ -64,16 +64,16 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
         // notifies the program of room.
         return;
     }
-    listeners::tell_program(guard);
+    listeners::notify_program(guard);
 }
 
 /// Ends the handler thread's work on the connection. After this, the program's calls take messages off the ring.
 pub(super) fn end(guard: &mut Guard<'_>) {
     guard.handler = Handler::default();
     guard.conn.clear(flag::HANDLED | flag::NOTIFIED | flag::CALLED);
-    listeners::say(guard);
+    listeners::publish(guard);
     // Wakes the program, because the ring may have messages that were not queued.
-    listeners::tell_program(guard);
+    listeners::notify_program(guard);
 }
 
 /// Returns true if the connection's handler thread belongs to this process.

@@ -5,7 +5,7 @@ use sovia_sys::call;
 
 /// Returns true if the kernel socket has ended or has an error. Otherwise clears [`flag::KERNEL_SOCKET`]. Ignores
 /// unread bytes on TCP: the VI is read first, and its last packet says that the peer has moved to TCP.
-pub(super) fn kernel_socket_news(conn: &Conn, fd: i32) -> bool {
+pub(super) fn examine_kernel_socket(conn: &Conn, fd: i32) -> bool {
     conn.clear(flag::KERNEL_SOCKET);
     let ended = kernel_socket_has_ended(fd);
     if ended {

@@ -4,9 +4,9 @@
 //! [`crate::fallback`] decides when to take these steps. `undelivered` finds the unread bytes on the VI, and
 //! `returned` puts the unread bytes on TCP.
 
-use super::entering::{claim, say_grant};
+use super::entering::{claim, publish_grant};
 use super::returned::{end_part, revoked};
-use super::{Corrupt, failover, reflected, rx, send, tell_reader, tell_writer, tx, word};
+use super::{Corrupt, failover, notify_reader, notify_writer, reflected, rx, send, tx, word};
 use crate::conn::{Conn, Guard, flag};
 use crate::kernel_sockets;
 use crate::pair::{self, Pair};
@@ -18,7 +18,7 @@ use sovia_proto::path::{self, Await, CANCELLED, ENTERED, Grant, Leave, Owed, Rev
 pub(crate) fn ask_for_revoke(guard: &mut Guard<'_>) {
     guard.own.asked = 1;
     tx(guard).path.store(word::ASKED, 1);
-    tell_reader(guard);
+    notify_reader(guard);
     ring_progress_thread(guard);
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
                 Ok(_) => {
                     conn.set(flag::LEFT_VI);
                     conn.set_tx(Tx::Back);
-                    tell_reader(guard);
+                    notify_reader(guard);
                     return Ok(());
                 }
                 Err(now) if now == seen | ENTERED => {}
@@ -117,9 +117,9 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
 /// [`Corrupt`] if the switch word has changed to an impossible value.
 pub(crate) fn revoke(guard: &mut Guard<'_>) -> Result<Option<bool>, Corrupt> {
     if guard.own.grant != Grant::Revoked as u64 {
-        say_grant(guard, Grant::Revoked as u64);
+        publish_grant(guard, Grant::Revoked as u64);
         // The peer's program answers in its next call. If it makes no call, the peer's progress thread answers.
-        tell_writer(guard);
+        notify_writer(guard);
         ring_progress_thread(guard);
     }
     // SYNC: pairs with the fence in `send::switch`. A sender that is just switching loads the grant again after its

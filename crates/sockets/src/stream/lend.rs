@@ -6,7 +6,7 @@
 
 use super::hold::{kind_of, look};
 use super::packets::{consumed, count_arrival, packet_of, take_data, take_held_data};
-use super::send::{cannot, goes_over_vi, posted, said, send_vi};
+use super::send::{cannot, finish_send, goes_over_vi, posted, send_vi};
 use super::{Fault, Put, backlog, failed, rx, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use core::ptr::NonNull;
@@ -89,7 +89,7 @@ pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>, all: 
         return put;
     }
     let sent = commit_vi(guard, bytes, all);
-    said(guard, fd, bytes, sent)
+    finish_send(guard, fd, bytes, sent)
 }
 
 fn commit_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>, all: usize) -> Result<usize, Fault> {

@@ -5,7 +5,7 @@
 //! queues the messages and then notifies the program. The peer always notifies the program directly when it has
 //! made room.
 
-use crate::conn::{Bell, Conn, Guard, HasEndpoint, Phase};
+use crate::conn::{Conn, Guard, HasEndpoint, Phase, WakeWord};
 use crate::{kernel_sockets, pair};
 use sovia_sync::hazard::Waits;
 use via_shm::endpoint;
@@ -35,23 +35,23 @@ pub(super) fn of(guard: &Guard<'_>) -> Listeners {
 pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     let endpoint = guard.endpoint_ref();
     Listeners {
-        reader: endpoint.rx.direction().bell.watchers(),
+        reader: endpoint.rx.direction().wake_word.watchers(),
         writer: endpoint.tx.direction().room.watchers(),
     }
 }
 
 /// Writes into the segment which ready lists the peer must notify.
-pub(super) fn say(guard: &Guard<'_>) {
+pub(super) fn publish(guard: &Guard<'_>) {
     let Listeners { reader, writer } = of(guard);
     let endpoint = guard.endpoint_ref();
-    for (bell, listeners) in
-        [(&endpoint.rx.direction().bell, reader), (&endpoint.tx.direction().room, writer)]
+    for (wake_word, listeners) in
+        [(&endpoint.rx.direction().wake_word, reader), (&endpoint.tx.direction().room, writer)]
     {
         for ready_list in 0..u32::BITS {
-            let (is, shall) = (bell.watchers() >> ready_list & 1, listeners >> ready_list & 1);
+            let (is, shall) = (wake_word.watchers() >> ready_list & 1, listeners >> ready_list & 1);
             match (is, shall) {
-                (0, 1) => bell.watch(ready_list),
-                (1, 0) => bell.unwatch(ready_list),
+                (0, 1) => wake_word.watch(ready_list),
+                (1, 0) => wake_word.unwatch(ready_list),
                 _ => {}
             }
         }
@@ -63,7 +63,7 @@ pub(crate) fn watch(guard: &mut Guard<'_>, ready_list: u32) {
     guard.own.watchers |= 1 << (ready_list & 31);
     let endpoint = guard.endpoint_ref();
     if guard.handler.ready_list().is_none() {
-        endpoint.rx.direction().bell.watch(ready_list);
+        endpoint.rx.direction().wake_word.watch(ready_list);
     }
     endpoint.tx.direction().room.watch(ready_list);
     // The peer reports bytes on TCP only to threads that wait for one connection.
@@ -75,68 +75,70 @@ pub(crate) fn unwatch(guard: &mut Guard<'_>, ready_list: u32) {
     guard.own.watchers &= !(1 << (ready_list & 31));
     let endpoint = guard.endpoint_ref();
     if guard.handler.ready_list().is_none() {
-        endpoint.rx.direction().bell.unwatch(ready_list);
+        endpoint.rx.direction().wake_word.unwatch(ready_list);
     }
     endpoint.tx.direction().room.unwatch(ready_list);
 }
 
 /// Returns the futex word on which a thread sleeps until it can receive. The handler thread changes this word if
 /// there is one, otherwise the peer does.
-pub(crate) fn receive_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
+pub(crate) fn receive_wake_word<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w WakeWord {
     match guard.conn.is_handled() {
-        true => &guard.conn.news,
-        false => reader_bell(guard, waits),
+        true => &guard.conn.handler_wake_word,
+        false => reader_wake_word(guard, waits),
     }
 }
 
 /// Returns the futex word that the peer changes when it has sent bytes, or has changed the path of its bytes.
-pub(crate) fn reader_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
-    kept(guard, &guard.endpoint_ref().rx.direction().bell, waits)
+pub(crate) fn reader_wake_word<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w WakeWord {
+    kept(guard, &guard.endpoint_ref().rx.direction().wake_word, waits)
 }
 
 /// Returns the futex word that the peer changes when it has made room, or has granted, entered or revoked the VI.
-pub(crate) fn room_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
+pub(crate) fn room_wake_word<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w WakeWord {
     kept(guard, &guard.endpoint_ref().tx.direction().room, waits)
 }
 
 /// Extends the lifetime of a futex word in the segment from the guard's borrow to `waits`.
-fn kept<'w>(guard: &Guard<'w>, bell: &Bell, waits: &'w Waits) -> &'w Bell {
+fn kept<'w>(guard: &Guard<'w>, wake_word: &WakeWord, waits: &'w Waits) -> &'w WakeWord {
     pair::keep(guard, waits);
     // SAFETY: `pair::keep` has registered the segment's pair in `waits`, and the segment stays mapped while its
     // pair is registered there. The returned reference lives no longer than `waits`.
-    unsafe { &*core::ptr::from_ref(bell) }
+    unsafe { &*core::ptr::from_ref(wake_word) }
 }
 
 /// Wakes the threads that sleep on a futex word, if the word shows that any thread sleeps.
-pub(super) fn wake_asleep(bell: &Bell) {
-    if bell.look().is_some_and(|listeners| listeners.sleepers) {
-        bell.wake();
+pub(super) fn wake_asleep(wake_word: &WakeWord) {
+    if wake_word.look().is_some_and(|listeners| listeners.sleepers) {
+        wake_word.wake();
     }
 }
 
 /// Notifies the program of messages that the handler thread has queued.
-pub(super) fn tell_program(guard: &Guard<'_>) {
+pub(super) fn notify_program(guard: &Guard<'_>) {
     let conn = guard.conn;
     // Changes the word even if no thread sleeps, for threads that spin on the word.
-    conn.news.ring();
-    wake_asleep(&conn.news);
+    conn.handler_wake_word.ring();
+    wake_asleep(&conn.handler_wake_word);
     pair::notify_own(guard, guard.own.watchers);
 }
 
 /// Wakes every thread at this end that waits for this connection alone, to receive or to send. If `all` is true,
 /// also wakes threads that the futex words do not show as sleeping.
 pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
-    for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
+    for wake_word in
+        [&endpoint.rx.direction().wake_word, &endpoint.tx.direction().room, &conn.handler_wake_word]
+    {
         match all {
-            true => bell.wake(),
-            false => wake_asleep(bell),
+            true => wake_word.wake(),
+            false => wake_asleep(wake_word),
         }
     }
 }
 
 /// Wakes every thread of this family that waits for an attached connection, to receive or to send. Also notifies
 /// the epoll sets and poll calls that watch the connection.
-pub(crate) fn tell_all(guard: &Guard<'_>) {
+pub(crate) fn notify_all(guard: &Guard<'_>) {
     wake_all(guard);
     pair::notify_own(guard, guard.own.watchers);
 }
@@ -147,15 +149,15 @@ pub(crate) fn wake_all(guard: &Guard<'_>) {
     wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
 }
 
-/// Like [`tell_all`], for a connection that is leaving its VI. Also wakes threads that the futex words do not show
+/// Like [`notify_all`], for a connection that is leaving its VI. Also wakes threads that the futex words do not show
 /// as sleeping.
-pub(crate) fn tell_of_leaving(guard: &Guard<'_>) {
+pub(crate) fn notify_of_leaving(guard: &Guard<'_>) {
     wake_sleepers(guard.conn, guard.endpoint_ref(), true);
     pair::notify_own(guard, guard.own.watchers);
 }
 
-/// Like [`tell_all`], but takes the connection's lock. Does nothing if the connection has left its VI.
-pub(crate) fn tell_own(conn: &Conn) {
+/// Like [`notify_all`], but takes the connection's lock. Does nothing if the connection has left its VI.
+pub(crate) fn notify_own(conn: &Conn) {
     if let Some(guard) = wake_own(conn) {
         pair::notify_own(&guard, guard.own.watchers);
     }

@@ -9,7 +9,7 @@ use super::take::{has_gathered, has_kept, is_returning};
 use super::{
     Got, ROOM, backlog, corrupt_here, ending, failover, handled, reflected, returned, tx, word,
 };
-use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
+use crate::conn::{Conn, Guard, HasEndpoint, WakeWord, flag};
 use crate::{kernel_sockets, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
@@ -94,7 +94,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
         Brought::Over => return true,
     }
     let mut found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
-    if found && !reflected::tcp_tells_the_end(guard) {
+    if found && !reflected::tcp_reports_the_end(guard) {
         found = call::bytes_unread(fd).is_ok_and(|n| n > 0);
     }
     if found {
@@ -143,7 +143,7 @@ pub struct Watch<'a> {
     kernel_socket: bool,
     /// The futex word that the handler thread changes, and the word's value at the start. `None` if the connection
     /// has no handler thread.
-    handled: Option<(&'a Bell, u32)>,
+    handled: Option<(&'a WakeWord, u32)>,
 }
 
 impl<'a> Watch<'a> {
@@ -164,8 +164,8 @@ impl<'a> Watch<'a> {
             on_vi: guard.conn.rx() == Rx::Vi,
             kernel_socket: guard.conn.has(flag::KERNEL_SOCKET),
             handled: guard.conn.is_handled().then(|| {
-                let news = &guard.conn.news;
-                (news, news.word().load(Ordering::Acquire))
+                let handler_wake_word = &guard.conn.handler_wake_word;
+                (handler_wake_word, handler_wake_word.word().load(Ordering::Acquire))
             }),
         }
     }
@@ -183,8 +183,8 @@ impl<'a> Watch<'a> {
             return self.conn.has(flag::KERNEL_SOCKET) != self.kernel_socket
                 || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch;
         }
-        if let Some((news, before)) = self.handled {
-            return news.word().load(Ordering::Relaxed) != before;
+        if let Some((handler_wake_word, before)) = self.handled {
+            return handler_wake_word.word().load(Ordering::Relaxed) != before;
         }
         self.message.has_come() || self.rx.writer.0[word::TAIL].load(Ordering::Relaxed) != self.head
     }

@@ -240,7 +240,7 @@ pub(crate) unsafe fn begin<'a>(
         guard.endpoint_ref().tx.faces_other_user();
     }
     backlog::begin(&mut guard);
-    say_window(&guard, flow.window);
+    publish_window(&guard, flow.window);
     guard
 }
 
@@ -278,8 +278,8 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         guard.conn.set_tx(Tx::Back);
     }
     // The dead thread may have sent or taken bytes without notifying the peer.
-    tell_reader(guard);
-    tell_writer(guard);
+    notify_reader(guard);
+    notify_writer(guard);
     undelivered::repair(guard);
     // The dead thread may have moved bytes from or to TCP without counting them. These calls use the kernel's
     // counts instead.
@@ -304,23 +304,23 @@ fn rx<'g>(guard: &'g Guard<'_>) -> &'g Direction {
 }
 
 /// Publishes `window`: the number of packets that this end may send before the peer acknowledges one.
-fn say_window(guard: &Guard<'_>, window: u16) {
+fn publish_window(guard: &Guard<'_>, window: u16) {
     tx(guard).writer.store(word::WINDOW, u64::from(window));
 }
 
 /// Applies new buffer sizes after the program has set SO_SNDBUF, TCP_NOTSENT_LOWAT or SO_RCVBUF.
 pub(crate) fn rebound(guard: &mut Guard<'_>) {
     backlog::bound(guard);
-    backlog::say_holds(guard);
+    backlog::publish_holds(guard);
     // Threads that wait to send, at this end or at the peer, may have room now.
-    listeners::tell_all(guard);
-    tell_writer(guard);
+    listeners::notify_all(guard);
+    notify_writer(guard);
 }
 
 /// Notifies the peer's reader that this end has sent bytes or has changed its path.
 #[inline]
-pub(crate) fn tell_reader(guard: &Guard<'_>) {
-    guard.endpoint_ref().tx.news(|ready_lists| pair::notify(guard, ready_lists));
+pub(crate) fn notify_reader(guard: &Guard<'_>) {
+    guard.endpoint_ref().tx.notify_reader(|ready_lists| pair::notify(guard, ready_lists));
 }
 
 /// Wakes threads of the peer that wait for this connection alone, after this end has sent bytes on TCP. The peer's
@@ -328,15 +328,15 @@ pub(crate) fn tell_reader(guard: &Guard<'_>) {
 #[cold]
 #[inline(never)]
 pub(crate) fn sent_on_tcp(guard: &Guard<'_>) {
-    // SYNC: pairs with the reader's announcement of its sleep (`Bell::going_to_sleep`). Either the reader then finds
-    // the bytes on TCP, or this call finds the announcement.
+    // SYNC: pairs with the reader's announcement of its sleep (`WakeWord::going_to_sleep`). Either the reader then
+    // finds the bytes on TCP, or this call finds the announcement.
     fence(Ordering::SeqCst);
-    listeners::wake_asleep(&tx(guard).bell);
+    listeners::wake_asleep(&tx(guard).wake_word);
 }
 
 /// Notifies the peer's writer that this end has made room, or has changed the path of the receiving direction.
 #[inline]
-pub(crate) fn tell_writer(guard: &Guard<'_>) {
+pub(crate) fn notify_writer(guard: &Guard<'_>) {
     guard.endpoint_ref().rx.room(|ready_lists| pair::notify(guard, ready_lists));
 }
 

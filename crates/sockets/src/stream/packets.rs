@@ -1,6 +1,6 @@
 //! Handles single packets: counts their arrival, counts their consumption, and applies packets without data.
 
-use super::{Fault, tell_writer, undelivered, word};
+use super::{Fault, notify_writer, undelivered, word};
 
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -168,7 +168,7 @@ fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let packet = guard.flow.send(Kind::Ack);
     if guard.endpoint().tx.send(packet.encode(), &[])? {
         guard.count_sent(0);
-        tell_writer(guard);
+        notify_writer(guard);
     } else {
         guard.flow.unsend(packet);
     }
@@ -238,7 +238,7 @@ fn come_to_tcp(guard: &Guard<'_>) {
     if guard.own.grant == Grant::Revoked as u64 {
         // The sender waits for the number of unread bytes, which is 0.
         undelivered::answer(guard, Seen::ToTcp, 0);
-        tell_writer(guard);
+        notify_writer(guard);
     }
     guard.conn.set_rx(Rx::Back);
     guard.conn.set(flag::KERNEL_SOCKET);

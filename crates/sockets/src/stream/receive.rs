@@ -38,7 +38,7 @@ fn finds_nothing(guard: &Guard<'_>) -> bool {
     guard.endpoint_ref().rx.awaits_message()
         && guard.conn.rx() == Rx::Vi
         && !guard.conn.has(UNUSUAL)
-        && guard.untold == 0
+        && guard.unnotified == 0
         && guard.held_first == guard.held_end
         && rx(guard).writer.load(word::TAIL) == guard.taker.head
 }
@@ -54,7 +54,7 @@ fn receive_some(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
 #[inline(always)]
 fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     let conn = guard.conn;
-    combine::tell(guard);
+    combine::notify_receiver(guard);
     if out.is_empty() {
         return peek_nothing(guard, fd);
     }

@@ -26,11 +26,11 @@ pub(super) fn is_reflected(guard: &Guard<'_>) -> bool {
 }
 
 /// Notifies the NIC that this end has changed a word in the segment. Does nothing if the peer shares the segment.
-pub(crate) fn tell_nic(guard: &Guard<'_>) {
+pub(crate) fn notify_nic(guard: &Guard<'_>) {
     if is_reflected(guard)
         && let Some(pair) = pair::of(guard)
     {
-        pair.tell_nic(guard.conn.vi.load(Ordering::Relaxed));
+        pair.notify_nic(guard.conn.vi.load(Ordering::Relaxed));
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn awaits_peer(guard: &Guard<'_>) -> bool {
 
 /// Publishes TCP_USER_TIMEOUT for the NIC: the time in milliseconds that this end's bytes may stay unacknowledged.
 /// The NIC reads this time when it sends.
-pub(crate) fn say_user_timeout(guard: &Guard<'_>, milliseconds: u32) {
+pub(crate) fn publish_user_timeout(guard: &Guard<'_>, milliseconds: u32) {
     if is_reflected(guard) {
         rx(guard).reader.store(word::USER_TIMEOUT, milliseconds.into());
     }
@@ -77,13 +77,13 @@ pub(super) fn end(guard: &Guard<'_>) -> End {
 /// Called when a death has been detected. Returns true if the dead process is the NIC and not the peer. Then the
 /// NIC has not reported the peer's end, or the connection has begun a failover.
 pub(super) fn is_without_nic(guard: &Guard<'_>) -> bool {
-    let is_told = rx(guard).writer.load(word::GONE) != 0;
-    super::failover::is_on(guard) || is_reflected(guard) && !is_told
+    let is_reported = rx(guard).writer.load(word::GONE) != 0;
+    super::failover::is_on(guard) || is_reflected(guard) && !is_reported
 }
 
 /// Returns true if an end of TCP proves that the peer has ended its stream. Returns false while bytes that the peer
 /// sent on the VI may still arrive.
-pub(super) fn tcp_tells_the_end(guard: &Guard<'_>) -> bool {
+pub(super) fn tcp_reports_the_end(guard: &Guard<'_>) -> bool {
     !is_reflected(guard)
         || publishes_no_more(guard)
         // This end has never granted the VI, so the sender has not switched.
@@ -104,7 +104,7 @@ pub(super) fn next(guard: &Guard<'_>) -> Next {
 /// Requests a claim of the sender's switch. The sender's NIC executes the claim.
 pub(super) fn claim(guard: &Guard<'_>) {
     rx(guard).reader.store(word::CLAIM, 1);
-    tell_nic(guard);
+    notify_nic(guard);
 }
 
 /// Returns true if a receive that has read TCP up to the sender's switch may continue on the VI at once. Also
@@ -225,10 +225,10 @@ pub(super) fn shut_word(guard: &mut Guard<'_>) -> u64 {
 /// also reset such a connection. To cause the reset, this function sends a byte on TCP. The peer's kernel socket is
 /// shut, so the kernel answers with a reset.
 fn reset_for_what_came_late(guard: &Guard<'_>) {
-    let said = tx(guard).path.load(word::SHUT);
+    let shut = tx(guard).path.load(word::SHUT);
     let sent = amount(guard.bytes_sent, guard.gatherer.tail);
-    if said > 1
-        && said != sent
+    if shut > 1
+        && shut != sent
         && guard.conn.tx() == Tx::Vi
         && !guard.closing.fin_sent
         && guard.conn.set(flag::LATE) & flag::LATE == 0
@@ -242,14 +242,14 @@ fn reset_for_what_came_late(guard: &Guard<'_>) {
 pub(crate) fn kernel_socket_ended(guard: &Guard<'_>) {
     if is_reflected(guard) && rx(guard).reader.load(word::ENDED_ON_TCP) == 0 {
         rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_THERE);
-        tell_nic(guard);
+        notify_nic(guard);
     }
 }
 
 /// Makes the NICs report to the peer that this host's kernel has ended the kernel socket.
 pub(super) fn ended_here(guard: &Guard<'_>) {
     rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_HERE);
-    tell_nic(guard);
+    notify_nic(guard);
 }
 
 /// Returns true if the two NICs have lost contact because the other host did not answer in time.

@@ -1,8 +1,8 @@
 //! Puts unread bytes of the VI on TCP after the sender of a direction has left the VI. These bytes go on TCP before
 //! any newer byte ([`crate::fallback`]).
 
-use super::undelivered::{Part, Said};
-use super::{corrupt, failover, leaving, listeners, reflected, send_control, tell_reader, word};
+use super::undelivered::{ListSource, Part};
+use super::{corrupt, failover, leaving, listeners, notify_reader, reflected, send_control, word};
 use crate::conn::{Guard, HasEndpoint, flag};
 use crate::kernel_sockets;
 use core::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ pub(super) fn end_part(guard: &mut Guard<'_>) {
     guard.conn.set(flag::LEFT_VI);
     send_control(guard, Kind::ToTcp);
     guard.conn.set_tx(Tx::Back);
-    tell_reader(guard);
+    notify_reader(guard);
 }
 
 /// Unread bytes of the VI that this end must put on TCP before newer bytes.
@@ -58,11 +58,11 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
         return Debt::None;
     }
     if failover::is_on(guard) {
-        return pay(guard, fd, failover::said(guard), word::DRAINED, None);
+        return pay(guard, fd, failover::list_source(guard), word::DRAINED, None);
     }
     let path = &guard.endpoint_ref().tx.direction().path;
     if path.load(word::SWITCH) == CANCELLED {
-        return pay(guard, fd, Said::BySender, word::TAKEN, None);
+        return pay(guard, fd, ListSource::BySender, word::TAKEN, None);
     }
     let grant = Grant::from_word(path.load(word::GRANT));
     match path::owed(grant, path.load(word::RETURNED)) {
@@ -77,7 +77,7 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
             conn.set(flag::DRAINED);
             Debt::None
         }
-        Owed::Drain(bytes) => pay(guard, fd, Said::ByReceiver, word::DRAINED, Some(bytes)),
+        Owed::Drain(bytes) => pay(guard, fd, ListSource::ByReceiver, word::DRAINED, Some(bytes)),
     }
 }
 
@@ -93,18 +93,24 @@ fn has_all_been_taken(guard: &Guard<'_>) -> bool {
 }
 
 /// Puts unread bytes of the VI on TCP, as far as TCP has room. Once all of them are on TCP, sets the word number
-/// `done` in the segment. `said` selects the source of the list of unread bytes.
+/// `done` in the segment. `list_source` selects the source of the list of unread bytes.
 #[cold]
-fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u64>) -> Debt {
+fn pay(
+    guard: &mut Guard<'_>,
+    fd: i32,
+    list_source: ListSource,
+    done: usize,
+    bytes: Option<u64>,
+) -> Debt {
     let conn = guard.conn;
-    match drain(guard, fd, said, bytes) {
+    match drain(guard, fd, list_source, bytes) {
         Ok(true) => {
             guard.endpoint_ref().tx.direction().path.store(done, 1);
             conn.set(flag::DRAINED);
-            tell_reader(guard);
+            notify_reader(guard);
             failover::has_paid(guard, fd);
             // Wakes other threads whose sends waited for this.
-            listeners::tell_all(guard);
+            listeners::notify_all(guard);
             Debt::None
         }
         Ok(false) if conn.has(flag::DRAINED) => Debt::None,
@@ -120,8 +126,13 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
 /// Puts unread bytes of the VI on TCP, as far as TCP has room. Returns true once all unread bytes are on TCP. Not
 /// inlined, to keep the stack frame of `send` small.
 #[inline(never)]
-fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Result<bool, Corrupt> {
-    let part = Part::of(guard, said)?;
+fn drain(
+    guard: &mut Guard<'_>,
+    fd: i32,
+    list_source: ListSource,
+    bytes: Option<u64>,
+) -> Result<bool, Corrupt> {
+    let part = Part::of(guard, list_source)?;
     let len = part.len(guard)?;
     if bytes.is_some_and(|bytes| bytes != len) {
         return Err(Corrupt("undelivered bytes differ from those returned"));

@@ -5,7 +5,7 @@ use super::hold::look;
 use super::kernel_socket::{acknowledge, push};
 use super::state::{self, Receiver, Sends};
 use super::{
-    Fault, Put, backlog, failed, returned, rx, send_control, tell_reader, transfer, tx, word,
+    Fault, Put, backlog, failed, notify_reader, returned, rx, send_control, transfer, tx, word,
 };
 use super::{combine, ending, listeners, reflected, uncounted};
 use crate::Errno;
@@ -35,13 +35,13 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>) -> Put {
     }
     let allowed = backlog::allowed(guard, bytes.len());
     let sent = send_vi_here(guard, bytes.first(allowed));
-    said(guard, fd, bytes, sent)
+    finish_send(guard, fd, bytes, sent)
 }
 
 /// Converts `sent`, the outcome of a send on the VI, into the call's result. Notifies the peer's reader at once, or
 /// later if messages are combined.
 #[inline(always)]
-pub(super) fn said(
+pub(super) fn finish_send(
     guard: &mut Guard<'_>,
     fd: i32,
     bytes: UserSlice<'_>,
@@ -50,7 +50,7 @@ pub(super) fn said(
     match sent {
         Ok(0) if !bytes.is_empty() => {
             // Notifies the receiver of combined bytes, because only the receiver can make room by reading them.
-            combine::tell(guard);
+            combine::notify_receiver(guard);
             Put::Full
         }
         Ok(n) => {
@@ -58,7 +58,7 @@ pub(super) fn said(
                 guard.traffic.bytes_sent += n as u64;
                 combine::wait(guard, n);
             } else {
-                is_told(guard, n);
+                count_and_notify(guard, n);
             }
             Put::Bytes(n)
         }
@@ -68,11 +68,11 @@ pub(super) fn said(
 
 /// Counts a sent message of `n` bytes, and notifies the peer's reader at once.
 #[inline(always)]
-pub(super) fn is_told(guard: &mut Guard<'_>, n: usize) {
+pub(super) fn count_and_notify(guard: &mut Guard<'_>, n: usize) {
     guard.traffic.bytes_sent += n as u64;
-    guard.untold = 0;
+    guard.unnotified = 0;
     if !guard.endpoint_ref().tx.has_no_listener() {
-        tell_reader(guard);
+        notify_reader(guard);
     }
     if CLAIMED.contains(&n) && is_stream(guard) {
         guard.endpoint_ref().tx.claim_ahead(n);
@@ -176,7 +176,7 @@ pub fn shut(guard: &mut Guard<'_>) {
     rx(guard).path.store(word::SHUT, shut);
     // Wakes the peer's threads that sleep until there is room, so that their sends fail.
     listeners::wake_asleep(&rx(guard).room);
-    reflected::tell_nic(guard);
+    reflected::notify_nic(guard);
 }
 
 /// Finds out whether the peer has gone. Returns the error that the send must return, if there is one.
@@ -230,7 +230,7 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
         }
     }
     backlog::bound(guard);
-    tell_reader(guard);
+    notify_reader(guard);
 }
 
 pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usize, Fault> {
@@ -290,7 +290,7 @@ fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<
         if *done < bytes.len() {
             // Notifies the receiver after each chunk, so that the receiver copies this chunk while this end copies
             // the next chunk.
-            tell_reader(guard);
+            notify_reader(guard);
         }
     }
     Ok(())
@@ -342,15 +342,15 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
         // word.
         tx(guard).writer.store(word::FIN, word::FIN_ON_VI);
         send_control(guard, Kind::Fin);
-        tell_reader(guard);
+        notify_reader(guard);
     } else if conn.tx() != Tx::Vi && tx(guard).writer.load(word::FIN) == 0 {
         tx(guard).writer.store(word::FIN, word::FIN_ON_TCP);
-        reflected::tell_nic(guard);
+        reflected::notify_nic(guard);
     }
 }
 
 /// Publishes that this end closes the connection. After this, the peer's sends go to the kernel, which returns the
 /// error.
 pub fn leave(guard: &mut Guard<'_>) {
-    super::entering::say_grant(guard, word::LEFT);
+    super::entering::publish_grant(guard, word::LEFT);
 }

@@ -5,7 +5,7 @@
 //! [`super::receive`].
 
 use super::packets::{count_arrival, packet_of, take_off};
-use super::send::{is_told, posted, receiver};
+use super::send::{count_and_notify, posted, receiver};
 use super::state::{self, Receiver};
 use super::take::receive_vi;
 use super::{Fault, Got, failed, rx, word};
@@ -41,7 +41,7 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
         return false;
     }
     posted(guard, bytes.len());
-    is_told(guard, bytes.len());
+    count_and_notify(guard, bytes.len());
     true
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> 
     let conn = guard.conn;
     if conn.has(RECEIVES_MORE)
         || conn.rx() != Rx::Vi
-        || guard.untold != 0
+        || guard.unnotified != 0
         || guard.front != 0
         || guard.held_first != guard.held_end
         || rx(guard).writer.load(word::TAIL) != guard.taker.head

@@ -33,7 +33,8 @@ pub(crate) const EVENTS: u32 = flag::ENDED
     | flag::ERROR;
 
 /// Flags for which a waiting thread must be woken.
-pub(super) const NEWS: u32 = flag::ENDED | flag::CORRUPT | flag::EOF | flag::PEER_GONE | flag::DEAD;
+pub(super) const WAKES: u32 =
+    flag::ENDED | flag::CORRUPT | flag::EOF | flag::PEER_GONE | flag::DEAD;
 
 /// Result of a receive that finds no bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

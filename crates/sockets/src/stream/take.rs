@@ -4,7 +4,7 @@ use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
     consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
-use super::{Fault, ROOM, corrupt_here, failover, handled, rx, tell_writer, word};
+use super::{Fault, ROOM, corrupt_here, failover, handled, notify_writer, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::Kind;
@@ -172,7 +172,7 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
 #[inline(always)]
 fn taken_before(guard: &Guard<'_>, tail: u64) {
     if tail != guard.taker.head {
-        tell_writer(guard);
+        notify_writer(guard);
     }
 }
 
@@ -194,7 +194,7 @@ fn take_gathered(
     guard.taker.head += n as u64;
     rx(guard).reader.store(word::HEAD, guard.taker.head);
     if available - n as u64 <= ROOM {
-        tell_writer(guard);
+        notify_writer(guard);
     }
     Ok(n)
 }

@@ -89,7 +89,7 @@ fn is_of_connection(error: call::Errno) -> bool {
 #[cold]
 fn next_after_the_end(guard: &mut Guard<'_>, fd: i32) -> Result<Origin, Fault> {
     // Loaded before the switch word: if the peer publishes no more, the switch word that is loaded below is final.
-    let is_all = reflected::tcp_tells_the_end(guard);
+    let is_all = reflected::tcp_reports_the_end(guard);
     let from = next_from(guard)?;
     if !is_all && matches!(from, Origin::Tcp(_)) {
         return Ok(Origin::Nowhere);

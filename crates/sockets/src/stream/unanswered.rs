@@ -44,7 +44,7 @@ fn settle_now(guard: &mut Guard<'_>) -> bool {
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         // Wakes other waiting threads, which must now wait for TCP.
-        listeners::tell_all(guard);
+        listeners::notify_all(guard);
     } else if conn.count_once() {
         stats::accelerated();
     }

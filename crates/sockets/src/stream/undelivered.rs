@@ -125,7 +125,7 @@ pub(super) fn repair(guard: &Guard<'_>) {
 
 /// Source of the list of unread bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ListSource {
     /// Words in the segment that the receiver wrote when it left the VI.
     ByReceiver,
     /// The sender's own counts. The receiver has never entered the VI, so all bytes are unread.
@@ -136,12 +136,12 @@ pub(super) enum Said {
 
 /// The bytes that this end must put on TCP: its unread bytes on the VI, after the failover record if there is one.
 pub(super) struct Part {
-    said: Said,
+    list_source: ListSource,
     /// Failover record, which is sent before the unread bytes.
     record: [u8; LEN],
     /// Length of `record` in bytes, or 0 if no record is sent.
     record_len: usize,
-    /// Number of the first unread ring entry. Not used with [`Said::ByReceiver`].
+    /// Number of the first unread ring entry. Not used with [`ListSource::ByReceiver`].
     first: u32,
     messages: u32,
     /// Number of unread messages that come before the coalesced bytes.
@@ -153,25 +153,43 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Returns the bytes that this end must put on TCP. `said` selects the source of the list of unread bytes.
+    /// Returns the bytes that this end must put on TCP. `list_source` selects the source of the list of unread bytes.
     ///
     /// # Errors
     /// [`Corrupt`] if the receiver has published impossible values.
-    pub(super) fn of(guard: &Guard<'_>, said: Said) -> Result<Part, Corrupt> {
+    pub(super) fn of(guard: &Guard<'_>, list_source: ListSource) -> Result<Part, Corrupt> {
         let tail = guard.gatherer.tail;
         let (record, record_len, first, front) = ([0; LEN], 0, 0, 0);
-        if said == Said::BySender {
+        if list_source == ListSource::BySender {
             let (messages, gathered) = (guard.endpoint_ref().tx.sent(), (0, tail));
             let before = messages;
-            return Ok(Part { said, record, record_len, first, messages, before, front, gathered });
+            return Ok(Part {
+                list_source,
+                record,
+                record_len,
+                first,
+                messages,
+                before,
+                front,
+                gathered,
+            });
         }
-        if said == Said::OfFailover {
+        if list_source == ListSource::OfFailover {
             let (record, record_len) = (failover::record(guard), LEN);
             let kept = &guard.failover.tail;
             let (first, messages, gathered) =
                 (kept.first, kept.entries, (kept.head, kept.gathered));
             let before = messages;
-            return Ok(Part { said, record, record_len, first, messages, before, front, gathered });
+            return Ok(Part {
+                list_source,
+                record,
+                record_len,
+                first,
+                messages,
+                before,
+                front,
+                gathered,
+            });
         }
         let line = &tx(guard).reader;
         let counts = line.load(word::UNDELIVERED);
@@ -186,7 +204,16 @@ impl Part {
                     && gathered <= Area::LEN as u64 =>
             {
                 let gathered = (head, gathered);
-                Ok(Part { said, record, record_len, first, messages, before, front, gathered })
+                Ok(Part {
+                    list_source,
+                    record,
+                    record_len,
+                    first,
+                    messages,
+                    before,
+                    front,
+                    gathered,
+                })
             }
             _ => Err(Corrupt("invalid undelivered bytes")),
         }
@@ -194,9 +221,9 @@ impl Part {
 
     fn message(&self, guard: &Guard<'_>, n: u32) -> Result<Entry, Corrupt> {
         let tx = &guard.endpoint_ref().tx;
-        match self.said {
-            Said::ByReceiver => tx.undelivered().find(n),
-            Said::BySender | Said::OfFailover => tx.message(self.first.wrapping_add(n)),
+        match self.list_source {
+            ListSource::ByReceiver => tx.undelivered().find(n),
+            ListSource::BySender | ListSource::OfFailover => tx.message(self.first.wrapping_add(n)),
         }
     }
 
@@ -264,14 +291,14 @@ impl Part {
         out: &mut [u8],
     ) -> Result<usize, Corrupt> {
         let tx = &guard.endpoint_ref().tx;
-        match (entry.pool_offset, self.said) {
+        match (entry.pool_offset, self.list_source) {
             (Some(at), _) => {
                 if !tx.bulk().read(at as usize + from, &mut *out) {
                     return Err(Corrupt("a message outside the pool"));
                 }
             }
-            (None, Said::ByReceiver) => tx.undelivered().copy(n, from, out),
-            (None, Said::BySender | Said::OfFailover) => {
+            (None, ListSource::ByReceiver) => tx.undelivered().copy(n, from, out),
+            (None, ListSource::BySender | ListSource::OfFailover) => {
                 tx.copy_message(self.first.wrapping_add(n), from, out);
             }
         }
@@ -301,7 +328,7 @@ pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Rest {
     let word = &rx(guard).path.0[word::RETURNED];
     let answer = path::answer(seen, unread);
     let exchanged = word.compare_exchange(0, answer, Ordering::AcqRel, Ordering::Acquire);
-    reflected::tell_nic(guard);
+    reflected::notify_nic(guard);
     let (Ok(found) | Err(found)) = exchanged;
     reflected::rest(guard, seen, unread, found)
 }

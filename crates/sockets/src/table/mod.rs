@@ -166,7 +166,7 @@ pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
         return;
     };
     let generation = conn.open(index, role);
-    conn.approach.told.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
+    conn.approach.stored_history.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     conn.approach.fresh.store(u32::from(is_fresh), Ordering::Relaxed);
     // A socket without a cookie gets 0, and never begins a rendezvous.
     conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);

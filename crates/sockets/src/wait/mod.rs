@@ -10,7 +10,7 @@ pub use cancel::cancelling;
 pub(crate) use cancel::{cancellable, cancellation_point, ignore_cancellation};
 pub(crate) use spin::Spin;
 
-use crate::conn::{Bell, Guard};
+use crate::conn::{Guard, WakeWord};
 use crate::pair::{self, Pair};
 use crate::stream::{Watch, combine, listeners};
 use crate::table::{self, Ref};
@@ -123,19 +123,19 @@ fn attempt_until<T>(
 ) -> Result<T, Ended> {
     let mut fruitless = 0;
     loop {
-        let (watch, worth, bell) = {
+        let (watch, worth, wake_word) = {
             let mut guard = attached(call.at)?;
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
-            let bell = match want {
-                Want::Receive => listeners::receive_bell(&guard, waits),
-                Want::Send => listeners::room_bell(&guard, waits),
+            let wake_word = match want {
+                Want::Receive => listeners::receive_wake_word(&guard, waits),
+                Want::Send => listeners::room_wake_word(&guard, waits),
             };
             let worth = pair::of(&guard).is_some_and(Pair::worth_spinning);
-            (Watch::new(&guard, waits), worth, bell)
+            (Watch::new(&guard, waits), worth, wake_word)
         };
-        let around = Around { watch: &watch, bell, worth };
+        let around = Around { watch: &watch, wake_word, worth };
         let looked = wait_once(call, want, &around, &mut fruitless, attempt)?;
         if let Some(value) = looked {
             return Ok(value);
@@ -147,7 +147,7 @@ fn attempt_until<T>(
 struct Around<'w> {
     watch: &'w Watch<'w>,
     /// Futex word on which the wait sleeps.
-    bell: &'w Bell,
+    wake_word: &'w WakeWord,
     /// Set if spinning may help.
     worth: bool,
 }
@@ -161,9 +161,9 @@ fn wait_once<T>(
 ) -> Result<Option<T>, Ended> {
     combine::before_waiting();
     let (at, deadline) = (call.at, call.deadline);
-    let Around { watch, bell, worth } = *around;
+    let Around { watch, wake_word, worth } = *around;
     let mut spin = Spin::begin(worth);
-    let word = bell.word();
+    let word = wake_word.word();
     let before = word.load(Ordering::SeqCst);
     let found = match want {
         // Check TCP now and then, because bytes on TCP change no word in memory.
@@ -213,7 +213,7 @@ fn wait_once<T>(
     }
     *fruitless = 0;
     kernel_sockets::ensure();
-    bell.going_to_sleep();
+    wake_word.going_to_sleep();
     let result = match once(at, attempt) {
         Ok(None) => {
             at.conn.sleeping();

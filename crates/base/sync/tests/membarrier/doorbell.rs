@@ -3,7 +3,7 @@
 
 use crate::membarrier::machine::{Machine, Step, explore};
 
-const NEWS: usize = 0;
+const EVENT: usize = 0;
 const ANNOUNCED: usize = 1;
 const RUNG: usize = 2;
 const FENCING: usize = 3;
@@ -26,7 +26,7 @@ fn lacks(machine: &Machine, what: u8) -> bool {
 
 /// Program of the notifying thread. `own`: number of published messages; 1 if sleeping threads execute the fence;
 /// the announced sleep that the thread is about to end.
-fn ringer(machine: &mut Machine, me: usize) -> Step {
+fn notifier(machine: &mut Machine, me: usize) -> Step {
     const IS_LEFT: usize = 1;
     let finds_sleeper = |machine: &Machine| machine.load(me, ANNOUNCED) != machine.load(me, RUNG);
     let [published, is_left, rings_for] = machine.threads[me].own;
@@ -34,7 +34,7 @@ fn ringer(machine: &mut Machine, me: usize) -> Step {
         0 if published == MESSAGES => Step::Done,
         0 => {
             machine.threads[me].own[0] += 1;
-            machine.release(me, NEWS, published + 1);
+            machine.release(me, EVENT, published + 1);
             Step::Next(if is_left == 1 { 4 } else { 1 })
         }
         1 => {
@@ -77,9 +77,9 @@ fn ringer(machine: &mut Machine, me: usize) -> Step {
 fn sleeper(machine: &mut Machine, me: usize) -> Step {
     let [received, before, _] = machine.threads[me].own;
     let receives = |machine: &mut Machine, otherwise| {
-        let news = machine.load(me, NEWS);
-        machine.threads[me].own[0] = news;
-        Step::Next(if news == received { otherwise } else { 0 })
+        let event = machine.load(me, EVENT);
+        machine.threads[me].own[0] = event;
+        Step::Next(if event == received { otherwise } else { 0 })
     };
     match machine.threads[me].at {
         0 if received == MESSAGES => Step::Done,
@@ -110,11 +110,11 @@ fn sleeper(machine: &mut Machine, me: usize) -> Step {
 fn run(left_out: u8) -> Result<usize, String> {
     let mut start = Machine::new(2);
     start.memory[LEFT_OUT] = left_out;
-    explore(start, &[ringer, sleeper], &[], |_| true)
+    explore(start, &[notifier, sleeper], &[], |_| true)
 }
 
 #[test]
-fn no_sleeper_is_left_asleep_by_a_ringer_that_does_not_fence() {
+fn no_sleeper_is_left_asleep_by_a_notifier_that_does_not_fence() {
     println!("{} states", run(NOTHING).unwrap());
 }
 
@@ -124,6 +124,6 @@ fn a_sleeper_is_left_asleep_without_the_kernels_fence() {
 }
 
 #[test]
-fn a_sleeper_is_left_asleep_without_the_last_fence_of_the_ringer() {
+fn a_sleeper_is_left_asleep_without_the_last_fence_of_the_notifier() {
     assert!(run(FENCE_AT_LEAVING).is_err());
 }

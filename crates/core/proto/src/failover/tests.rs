@@ -35,7 +35,7 @@ struct Credit {
 
 /// Message that the sender's NIC passes on to the receiver's NIC.
 #[derive(Debug, Clone)]
-enum News {
+enum Event {
     Entry(Entry),
     Gathered { after: u32, start: u64, bytes: Vec<u8> },
 }
@@ -54,7 +54,7 @@ struct World {
     area: Vec<u8>,
     credit: Credit,
     // Between the NICs.
-    news: VecDeque<News>,
+    events: VecDeque<Event>,
     credits: VecDeque<Credit>,
     // The receiver.
     arrived: VecDeque<Entry>,
@@ -81,7 +81,7 @@ impl World {
             start: 0,
             area: Vec::new(),
             credit,
-            news: VecDeque::new(),
+            events: VecDeque::new(),
             credits: VecDeque::new(),
             arrived: VecDeque::new(),
             held: VecDeque::new(),
@@ -107,7 +107,7 @@ impl World {
         self.ring[(self.entries % SLOTS) as usize] = Some(entry.clone());
         self.entries += 1;
         self.gatherer.packets += u32::from(is_ordered);
-        self.news.push_back(News::Entry(entry));
+        self.events.push_back(Event::Entry(entry));
     }
 
     fn send(&mut self, len: usize) {
@@ -128,7 +128,7 @@ impl World {
         let bytes = self.next_bytes(len);
         self.area.extend(&bytes);
         self.gatherer.tail += len as u64;
-        self.news.push_back(News::Gathered { after: self.after, start: self.start, bytes });
+        self.events.push_back(Event::Gathered { after: self.after, start: self.start, bytes });
     }
 
     fn acknowledge(&mut self) {
@@ -138,10 +138,10 @@ impl World {
     }
 
     fn carry(&mut self) {
-        match self.news.pop_front() {
+        match self.events.pop_front() {
             None => {}
-            Some(News::Entry(entry)) => self.arrived.push_back(entry),
-            Some(News::Gathered { after, start, bytes }) => {
+            Some(Event::Entry(entry)) => self.arrived.push_back(entry),
+            Some(Event::Gathered { after, start, bytes }) => {
                 self.gathered_after = after;
                 assert!(start <= self.tail);
                 self.tail += bytes.len() as u64;
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self) {
+    fn notify(&mut self) {
         self.credits.push_back(self.own);
     }
 
@@ -208,10 +208,10 @@ impl World {
         }
     }
 
-    fn kept(&self, number: u32) -> Option<Kept> {
+    fn kept(&self, number: u32) -> Option<RingEntry> {
         let entry = self.ring[(number % SLOTS) as usize].as_ref();
         let entry = entry.filter(|entry| entry.number == number)?;
-        Some(Kept { len: entry.bytes.len() as u32, is_ordered: entry.is_ordered })
+        Some(RingEntry { len: entry.bytes.len() as u32, is_ordered: entry.is_ordered })
     }
 
     /// Moves both ends to TCP after the carrier has died. The program writes `later` more bytes.
@@ -224,8 +224,8 @@ impl World {
             start: self.start,
             tail: self.gatherer.tail,
         };
-        let heard = Heard { bytes: self.credit.taken_bytes, head: self.credit.head };
-        let tail = kept(&sent, &heard, |number| self.kept(number)).unwrap();
+        let progress = ReceiverProgress { bytes: self.credit.taken_bytes, head: self.credit.head };
+        let tail = tail_of(&sent, &progress, |number| self.kept(number)).unwrap();
         let mut tcp = Vec::new();
         for number in tail.first..tail.first + tail.entries {
             let entry = self.ring[(number % SLOTS) as usize].as_ref().unwrap();
@@ -253,9 +253,9 @@ impl World {
     fn had_of_packets(&self, number: u32) -> bool {
         let waits = |entries: &VecDeque<Entry>| entries.iter().any(|entry| entry.number == number);
         let on_way = self
-            .news
+            .events
             .iter()
-            .any(|news| matches!(news, News::Entry(entry) if entry.number == number));
+            .any(|events| matches!(events, Event::Entry(entry) if entry.number == number));
         !waits(&self.arrived) && !waits(&self.held) && !on_way
     }
 }
@@ -267,7 +267,7 @@ enum Step {
     Carry(usize),
     Hold,
     Read(usize),
-    Tell,
+    Notify,
     Credit,
 }
 
@@ -278,7 +278,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (1usize..4).prop_map(Step::Carry),
         2 => Just(Step::Hold),
         3 => (1usize..20).prop_map(Step::Read),
-        2 => Just(Step::Tell),
+        2 => Just(Step::Notify),
         3 => Just(Step::Credit),
     ];
     proptest::collection::vec(step, 0..120)
@@ -300,7 +300,7 @@ proptest! {
                 Step::Carry(n) => (0..n).for_each(|_| world.carry()),
                 Step::Hold => world.hold(),
                 Step::Read(len) => world.read(len),
-                Step::Tell => world.tell(),
+                Step::Notify => world.notify(),
                 Step::Credit => world.credit(7),
             }
         }
@@ -324,7 +324,7 @@ proptest! {
 
     #[test]
     fn invalid_report_from_a_nic_is_refused_or_bounded(
-        heard_bytes: u32, head: u64, lens in proptest::collection::vec(0u32..100, 0..20)
+        progress_bytes: u32, head: u64, lens in proptest::collection::vec(0u32..100, 0..20)
     ) {
         let sent = Sent {
             entries: lens.len() as u32,
@@ -334,8 +334,8 @@ proptest! {
             start: 10,
             tail: 40,
         };
-        let entry = |n: u32| Some(Kept { len: *lens.get(n as usize)?, is_ordered: true });
-        let tail = kept(&sent, &Heard { bytes: heard_bytes, head }, entry);
+        let entry = |n: u32| Some(RingEntry { len: *lens.get(n as usize)?, is_ordered: true });
+        let tail = tail_of(&sent, &ReceiverProgress { bytes: progress_bytes, head }, entry);
         if let Ok(tail) = tail {
             prop_assert!(tail.head >= sent.start && tail.head + tail.gathered == sent.tail);
             prop_assert_eq!(tail.first + tail.entries, sent.entries);

@@ -90,7 +90,7 @@ impl Session {
     }
 
     fn data(&mut self, len: u32) -> Result<Arrival, Violation> {
-        if !self.state.hears_data() {
+        if !self.state.receives_data() {
             return Err(Violation("data after FIN"));
         }
         if len == 0 || len > self.configuration.chunk {

@@ -22,10 +22,10 @@
 mod arriving;
 mod exchange;
 mod leave;
-mod said;
+mod output;
 
 pub use leave::{Leave, Request, Target};
-pub use said::{Arrival, Body, NotWritable, Offer, Outgoing};
+pub use output::{Arrival, Body, NotWritable, Offer, Outgoing};
 
 use crate::combining::{Combiner, Fate};
 use crate::configuration::{Combine, Configuration, Handshake, Transfer};
@@ -289,18 +289,18 @@ impl Session {
         }
         let terms = self.agreed?;
         // A peer that has sent FIN sends no more data, and needs neither acknowledgements nor permissions.
-        let heard = match self.state {
+        let receives_data = match self.state {
             State::FinWait1 | State::FinWait2 => !self.forsaken,
-            state => state.hears_data(),
+            state => state.receives_data(),
         };
-        if self.ack_due && !terms.handshake.asks() && heard {
+        if self.ack_due && !terms.handshake.asks() && receives_data {
             self.ack_due = false;
             return Some(self.control(Kind::Ack, Body::Empty));
         }
         if terms.handshake.asks() {
             // A permission is for an empty buffer. So this end gives no permission while the program has unread
             // packets.
-            if heard
+            if receives_data
                 && self.flow.held() == 0
                 && let Some(Request { bytes, waits }) = self.exchange.grant_due(terms.chunk)
             {

@@ -53,7 +53,7 @@ impl Meeting {
     /// Third part of a look: takes the request, and attaches.
     pub(crate) fn take(&self, w: &mut World, conn: usize, s: usize, v: usize, fresh: bool) {
         let me = self.process(conn, ACCEPTOR);
-        if !w.pair(me, s).doors {
+        if !w.pair(me, s).doorbells {
             return;
         }
         let found = fresh || !self.rules.accept_what_was_found;

@@ -58,13 +58,13 @@ impl Meeting {
             let free = w.segments.iter().position(Option::is_none);
             let s = free.expect("the model outgrew its segments");
             w.segments[s] = Some(Segment::new(me, message.from, self.scene.server(conn)));
-            w.pairs[me][s] = Some(Pair { doors: false, file: true, inherited: false });
+            w.pairs[me][s] = Some(Pair { doorbells: false, file: true, inherited: false });
             s
         });
         if !self.request(w, conn, s) {
             return;
         }
-        if w.pair(me, s).doors {
+        if w.pair(me, s).doorbells {
             w.names[conn] = Name::FREE;
         } else {
             w.at[me] = At::Offer { conn, segment: s, to: message.speaker };
@@ -96,16 +96,16 @@ impl Meeting {
     fn look_at_request(&self, w: &mut World, conn: usize, s: usize, v: usize) {
         let me = self.process(conn, CONNECTOR);
         let phase = w.vi(s, v).phase;
-        if !w.pair(me, s).doors && (self.rules.hear_always || phase == Phase::Accepted) {
+        if !w.pair(me, s).doorbells && (self.rules.hear_always || phase == Phase::Accepted) {
             self.hear_answer(w, me, s);
         }
         match phase {
-            Phase::Accepted if w.pair(me, s).doors || !self.rules.doors_first => {
+            Phase::Accepted if w.pair(me, s).doorbells || !self.rules.doorbells_first => {
                 self.attach(w, conn, CONNECTOR, s, v);
             }
             // The connector attaches before its first byte. An acceptor may or may not have taken the request
             // meanwhile.
-            Phase::Requested if self.limits.early && w.pair(me, s).doors => {
+            Phase::Requested if self.limits.early && w.pair(me, s).doorbells => {
                 self.attach(w, conn, CONNECTOR, s, v);
                 w.ends[conn][CONNECTOR] = End::Early(s, v);
             }
@@ -125,7 +125,7 @@ impl Meeting {
                 self.hear_accept(w, me, s, &message);
             }
         }
-        if w.pair(me, s).doors {
+        if w.pair(me, s).doorbells {
             for name in &mut w.names {
                 if name.holder == Holder::Greeting(s) {
                     *name = Name::FREE;

@@ -83,9 +83,9 @@ impl Meeting {
         if message.step == Step::Accept
             && message.from == peer
             && self.user_and_process(message)
-            && !pair.doors
+            && !pair.doorbells
         {
-            *pair = Pair { doors: true, file: false, ..*pair };
+            *pair = Pair { doorbells: true, file: false, ..*pair };
             if message.speaker != peer {
                 w.breach = Some(Breach::TakenIn);
             }
@@ -117,7 +117,8 @@ impl Meeting {
             w.breach = Some(Breach::TakenIn);
             return;
         }
-        w.pairs[me][message.segment] = Some(Pair { doors: true, file: false, inherited: false });
+        w.pairs[me][message.segment] =
+            Some(Pair { doorbells: true, file: false, inherited: false });
     }
 
     /// Requests a VI for a connection in a segment.

@@ -29,7 +29,7 @@ use stateright::{Checker, HasDiscoveries, Model, Path};
 
 const SAME: &str = "a VI has the two ends of one connection";
 const PROVEN: &str = "descriptors go to, and come from, the process that has the other end";
-const DOORS: &str = "an attached end can wake its peer";
+const DOORBELLS: &str = "an attached end can wake its peer";
 const SWITCH: &str = "what an attached end sees granted was granted by its connection's other end";
 const READ: &str = "an end that has granted a VI on which the other end is stays to read it";
 const VISIBLE: &str = "a request that waits can be seen";
@@ -139,7 +139,7 @@ fn every_precaution_is_needed() {
         (SWITCH, same, close, |p| p.recycle = false),
         (LEAK, same, close, |p| p.leave_what_was_accepted = false),
         (VISIBLE, same, calm, |p| p.clear_what_was_taken = false),
-        (DOORS, crossed, wide, |p| p.doors_first = false),
+        (DOORBELLS, crossed, wide, |p| p.doorbells_first = false),
         (MEET, same, close, |p| p.keep_file = false),
         (MEET, same, calm, |p| p.answers = Answers::LastName),
         (MEET, same, calm, |p| p.answers = Answers::EveryName),

@@ -6,7 +6,7 @@ use crate::meeting::world::{
     A, A2, ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, Holder, Life, Message, Name, PROCESSES,
     Phase, SEGMENTS, World,
 };
-use crate::meeting::{DOORS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
+use crate::meeting::{DOORBELLS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
 use stateright::{Model, Property};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -197,8 +197,8 @@ impl Model for Meeting {
         vec![
             Property::always(SAME, |m: &Meeting, w: &World| m.same(w)),
             Property::always(PROVEN, |_, w: &World| w.breach.is_none()),
-            Property::always(DOORS, |m: &Meeting, w: &World| {
-                m.attached(w).all(|(p, _, s, _)| w.pairs[p][s].is_some_and(|pair| pair.doors))
+            Property::always(DOORBELLS, |m: &Meeting, w: &World| {
+                m.attached(w).all(|(p, _, s, _)| w.pairs[p][s].is_some_and(|pair| pair.doorbells))
             }),
             Property::always(SWITCH, |m: &Meeting, w: &World| {
                 m.attached(w).all(|(p, conn, s, v)| {

@@ -102,7 +102,7 @@ pub(crate) struct Precautions {
     /// An acceptor clears the pending bit only of a request that it has taken.
     pub(crate) clear_what_was_taken: bool,
     /// A connector attaches only when it knows the peer's doorbells.
-    pub(crate) doors_first: bool,
+    pub(crate) doorbells_first: bool,
     /// A connector keeps the segment's file until it knows the doorbells, and can offer the file again.
     pub(crate) keep_file: bool,
     /// Socket at which a connector receives the answers to its offers.
@@ -136,7 +136,7 @@ impl Precautions {
         leave_what_was_accepted: true,
         recycle: true,
         clear_what_was_taken: true,
-        doors_first: true,
+        doorbells_first: true,
         keep_file: true,
         answers: Answers::Inbox,
         hear_always: true,

@@ -162,7 +162,7 @@ impl Segment {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Pair {
     /// Set if the process knows the peer's doorbells.
-    pub(crate) doors: bool,
+    pub(crate) doorbells: bool,
     /// Set while the process has the segment's file, and can offer it.
     pub(crate) file: bool,
     /// Set if the process inherited the segment by fork.

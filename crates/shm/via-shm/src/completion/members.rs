@@ -137,7 +137,7 @@ impl<V: Member> Members<V> {
                 && place.as_ref().is_some_and(|(member, _)| this(member))
             {
                 *place = None;
-                attachment.back().bell.unwatch(watched.index);
+                attachment.back().wake_word.unwatch(watched.index);
             }
         }
         self.let_go();
@@ -157,7 +157,7 @@ impl<V: Member> Members<V> {
             watched.vis.resize(vi + 1, None);
         }
         watched.vis[vi] = Some((core.clone(), true));
-        attachment.back().bell.watch(watched.index);
+        attachment.back().wake_word.watch(watched.index);
         // Look at this VI once, because messages that arrived before `watch` have set no bit.
         self.ready.push_back((place, attachment.vi));
     }
@@ -194,14 +194,14 @@ impl<V: Member> Members<V> {
     pub(super) fn each_place(&self, mut each: impl FnMut(Place)) {
         if !self.many() {
             let attached = self.vis.iter().filter_map(|core| core.attachment());
-            attached.for_each(|attachment| each(Place::Bell(attachment)));
+            attached.for_each(|attachment| each(Place::WakeWord(attachment)));
             return;
         }
         for Watched { link, side, index, .. } in self.watched.iter().flatten() {
             each(Place::ReadyList(link.clone(), *side, *index));
         }
         let attached = self.unwatched.iter().filter_map(|(core, _)| core.attachment());
-        attached.for_each(|attachment| each(Place::Bell(attachment)));
+        attached.for_each(|attachment| each(Place::WakeWord(attachment)));
     }
 
     /// Makes the next look examine every VI.

@@ -21,7 +21,7 @@ static UNKNOWN: AtomicBool = AtomicBool::new(false);
 /// A futex word that senders wake.
 pub(super) enum Place {
     /// The futex word of a VI's receiving direction.
-    Bell(Arc<Attachment>),
+    WakeWord(Arc<Attachment>),
     /// A ready list, by its link, its side of the segment, and its index.
     ReadyList(Arc<Link>, SideIndex, u32),
 }
@@ -29,7 +29,7 @@ pub(super) enum Place {
 impl Place {
     fn word(&self) -> &AtomicU32 {
         match self {
-            Place::Bell(attachment) => attachment.bell(true).word(),
+            Place::WakeWord(attachment) => attachment.wake_word(true).word(),
             Place::ReadyList(link, side, index) => {
                 link.segment.ready_list(*side, *index).sleep_word()
             }
@@ -41,10 +41,10 @@ impl Place {
     /// next sender may make one unneeded wake-up.
     fn announce(&self) -> u32 {
         match self {
-            Place::Bell(attachment) => {
-                let bell = attachment.bell(true);
-                let seen = bell.word().load(Ordering::SeqCst);
-                bell.going_to_sleep();
+            Place::WakeWord(attachment) => {
+                let wake_word = attachment.wake_word(true);
+                let seen = wake_word.word().load(Ordering::SeqCst);
+                wake_word.going_to_sleep();
                 seen
             }
             Place::ReadyList(link, side, index) => {

@@ -35,7 +35,7 @@ struct Place {
     arrivals: Mutex<VecDeque<Arrival>>,
     /// Epoll instance: readable when a requester has connected or has sent a message. A thread that waits on the
     /// epoll instance also wakes for requesters that another thread has welcomed.
-    news: Fd,
+    epoll: Fd,
     /// Number of threads that wait at the address. The last of these threads to leave closes the listener.
     ready_lists: AtomicU32,
 }
@@ -51,7 +51,7 @@ struct Arrival {
 }
 
 /// Result of reading a requester's next message.
-enum Heard {
+enum ReadOutcome {
     Nothing,
     Request(Incoming),
     /// The requester has left, or its message is invalid.
@@ -62,11 +62,11 @@ impl Place {
     fn new(name: &Name) -> sovia_sys::Result<Place> {
         let mut childless = childless::all();
         let listener = Listener::bind(name)?;
-        let news = Fd::adopt(poll::epoll_create()?);
-        poll::epoll_ctl(news.raw(), libc::EPOLL_CTL_ADD, listener.raw(), libc::EPOLLIN as u32, 0)?;
+        let epoll = Fd::adopt(poll::epoll_create()?);
+        poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, listener.raw(), libc::EPOLLIN as u32, 0)?;
         childless.push(listener.raw());
         let arrivals = Mutex::default();
-        Ok(Place { listener, arrivals, news, ready_lists: AtomicU32::new(1) })
+        Ok(Place { listener, arrivals, epoll, ready_lists: AtomicU32::new(1) })
     }
 
     fn arrivals(&self) -> MutexGuard<'_, VecDeque<Arrival>> {
@@ -77,11 +77,11 @@ impl Place {
     fn wait(&self, hub: &Hub, until: Deadline) -> Result<Incoming, ConnectError> {
         loop {
             let is_new = self.welcome(hub)?;
-            if let Some(incoming) = self.hear(hub) {
+            if let Some(incoming) = self.receive(hub) {
                 return Ok(incoming);
             }
             if !is_new {
-                wait_readable(self.news.raw(), until)?;
+                wait_readable(self.epoll.raw(), until)?;
             } else if left(until) == Some(0) {
                 return Err(ConnectError::Timeout);
             }
@@ -114,17 +114,17 @@ impl Place {
     }
 
     /// Returns the first request among the messages that have arrived.
-    fn hear(&self, hub: &Hub) -> Option<Incoming> {
+    fn receive(&self, hub: &Hub) -> Option<Incoming> {
         let mut arrivals = self.arrivals();
         let mut i = 0;
         while let Some(arrival) = arrivals.get_mut(i) {
-            let heard = arrival.hear(hub);
-            if let Heard::Nothing = heard {
+            let outcome = arrival.receive(hub);
+            if let ReadOutcome::Nothing = outcome {
                 i += 1;
                 continue;
             }
             self.remove(&mut arrivals, i);
-            if let Heard::Request(incoming) = heard {
+            if let ReadOutcome::Request(incoming) = outcome {
                 return Some(incoming);
             }
         }
@@ -141,7 +141,7 @@ impl Place {
     }
 
     fn watch(&self, operation: i32, socket: &Packets) -> sovia_sys::Result<()> {
-        poll::epoll_ctl(self.news.raw(), operation, socket.raw(), libc::EPOLLIN as u32, 0)
+        poll::epoll_ctl(self.epoll.raw(), operation, socket.raw(), libc::EPOLLIN as u32, 0)
     }
 }
 
@@ -159,17 +159,17 @@ impl Arrival {
     }
 
     /// Receives the requester's next message without waiting.
-    fn hear(&mut self, hub: &Hub) -> Heard {
+    fn receive(&mut self, hub: &Hub) -> ReadOutcome {
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = match self.socket.receive(&mut buf) {
-            Err(Errno::EAGAIN | Errno::EINTR) => return Heard::Nothing,
+            Err(Errno::EAGAIN | Errno::EINTR) => return ReadOutcome::Nothing,
             Ok(received) if received.len > 0 => received,
-            Ok(_) | Err(_) => return Heard::Nonsense,
+            Ok(_) | Err(_) => return ReadOutcome::Nonsense,
         };
-        self.understand(hub, &buf[..received.len], received.fds).unwrap_or(Heard::Nonsense)
+        self.understand(hub, &buf[..received.len], received.fds).unwrap_or(ReadOutcome::Nonsense)
     }
 
-    fn understand(&mut self, hub: &Hub, message: &[u8], fds: Vec<Fd>) -> Option<Heard> {
+    fn understand(&mut self, hub: &Hub, message: &[u8], fds: Vec<Fd>) -> Option<ReadOutcome> {
         let request = Request::read(message)?;
         let mut fds = fds.into_iter();
         let link = match (fds.next(), fds.next().filter(is_doorbell)) {
@@ -197,11 +197,11 @@ impl Arrival {
             let mut acceptor = Acceptor::new();
             acceptor.step(Step::Take).ok()?;
             let socket = self.socket.clone();
-            return Some(Heard::Request(Incoming { request, link, socket, acceptor }));
+            return Some(ReadOutcome::Request(Incoming { request, link, socket, acceptor }));
         }
         self.socket.send(&Answer::UnknownLink.write(), &[]).ok()?;
         self.chances -= 1;
-        (self.chances > 0).then_some(Heard::Nothing)
+        (self.chances > 0).then_some(ReadOutcome::Nothing)
     }
 }
 
@@ -347,9 +347,9 @@ impl Incoming {
 
     /// Accepts the request and notifies the requester.
     pub(crate) fn accept(mut self, attributes: ViAttributes) -> Result<(), ConnectError> {
-        let told = self.answer(&Answer::Accepted(attributes));
-        let step = if told.is_ok() { Step::Accept } else { Step::Lose };
-        match (self.acceptor.step(step), told) {
+        let sent = self.answer(&Answer::Accepted(attributes));
+        let step = if sent.is_ok() { Step::Accept } else { Step::Lose };
+        match (self.acceptor.step(step), sent) {
             (Ok(()), Ok(())) => Ok(()),
             _ => Err(ConnectError::Timeout),
         }

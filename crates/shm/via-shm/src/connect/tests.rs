@@ -95,10 +95,10 @@ fn a_doorbell_that_could_block_is_not_taken() {
         let blocking = Fd::adopt(call::eventfd(libc::EFD_CLOEXEC).unwrap());
         let file = sovia_sys::mapping::sealed_memory(c"file", 4096).unwrap();
         call::fcntl(file.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize).unwrap();
-        for door in [&blocking, &file] {
+        for doorbell in [&blocking, &file] {
             let (_segment, segment) = crate::Segment::create().unwrap();
             let socket = Packets::connect(name).unwrap();
-            socket.send(&request_of(1, 0).write(), &[segment.raw(), door.raw()]).unwrap();
+            socket.send(&request_of(1, 0).write(), &[segment.raw(), doorbell.raw()]).unwrap();
             wait(&socket);
             let mut buf = [0; wire::MESSAGE_MAX];
             let len = socket.receive(&mut buf).unwrap().len;

@@ -3,7 +3,7 @@
 use super::{CREDIT_BATCH, Half};
 use crate::Corrupt;
 use crate::pool::{self, POOL};
-use crate::ready_list::tell;
+use crate::ready_list::notify;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::undelivered::Undelivered;
@@ -267,6 +267,6 @@ impl Receiver {
     /// ready lists to notify.
     #[inline]
     pub fn room(&self, ring: impl FnOnce(u32)) {
-        tell(&self.direction().room, ring);
+        notify(&self.direction().room, ring);
     }
 }

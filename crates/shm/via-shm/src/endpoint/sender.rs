@@ -6,7 +6,7 @@ use crate::half::{Entries, Half};
 use crate::layout::AREA;
 use crate::pool::{self, POOL};
 use crate::quiet::Quiet;
-use crate::ready_list::tell_found;
+use crate::ready_list::notify_found;
 use crate::ring::{Entry, INLINE, SLOTS};
 use crate::segment::{Segment, SideIndex};
 use crate::undelivered::Undelivered;
@@ -136,7 +136,7 @@ impl Sender {
     }
 
     /// Sends one message. Returns false if the peer has no posted receive, or the pool has no room.
-    /// Does not wake the peer: see [`Sender::news`].
+    /// Does not wake the peer: see [`Sender::notify_reader`].
     ///
     /// # Errors
     /// [`Unsent`] if the peer's credit is out of range, or if `bytes`, which may belong to the program, cannot be read.
@@ -218,7 +218,7 @@ impl Sender {
     }
 
     /// Sends the first `len` bytes (not 0) of the lent range as one message. Returns false if the peer has no posted
-    /// receive; the range then stays lent. Does not wake the peer: see [`Sender::news`].
+    /// receive; the range then stays lent. Does not wake the peer: see [`Sender::notify_reader`].
     ///
     /// # Errors
     /// [`Corrupt`] if the peer's credit is out of range.
@@ -297,18 +297,18 @@ impl Sender {
     }
 
     /// Returns true if no thread and no ready list waits for this direction, and this end has not found one for a
-    /// long time. The caller may then skip [`Sender::news`]. If the result is false, the caller must call
-    /// [`Sender::news`].
+    /// long time. The caller may then skip [`Sender::notify_reader`]. If the result is false, the caller must call
+    /// [`Sender::notify_reader`].
     #[inline(always)]
     pub fn has_no_listener(&self) -> bool {
-        self.quiet.finds_none(&self.direction().bell)
+        self.quiet.finds_none(&self.direction().wake_word)
     }
 
     /// Notifies the reader after a message has been published. Wakes the reader's sleeping threads, and calls
     /// `ring` with a bitmap (never 0) of the ready lists to notify.
     #[inline]
-    pub fn news(&self, ring: impl FnOnce(u32)) {
-        let bell = &self.direction().bell;
-        tell_found(bell, self.quiet.look(bell), ring);
+    pub fn notify_reader(&self, ring: impl FnOnce(u32)) {
+        let wake_word = &self.direction().wake_word;
+        notify_found(wake_word, self.quiet.look(wake_word), ring);
     }
 }

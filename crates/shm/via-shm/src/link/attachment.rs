@@ -3,7 +3,7 @@
 use super::{ENGINE, End, Link, key};
 use crate::layout::{AREA, DISCRIMINATOR, Direction, VIS, first_entry};
 use crate::pool::POOL;
-use crate::ready_list::{Bell, tell};
+use crate::ready_list::{WakeWord, notify};
 use crate::request::Used;
 use crate::ring::SLOTS;
 use crate::segment::SideIndex;
@@ -131,8 +131,8 @@ impl Attachment {
     }
 
     /// Wakes the peer if it waits for room in its sending direction.
-    pub(crate) fn tell_room(&self) {
-        tell(&self.back().room, |ready_lists| self.notify(ready_lists));
+    pub(crate) fn notify_writer(&self) {
+        notify(&self.back().room, |ready_lists| self.notify(ready_lists));
     }
 
     /// Returns the direction in which this end receives.
@@ -140,10 +140,10 @@ impl Attachment {
         self.link.segment.direction(self.vi, self.side ^ 1)
     }
 
-    /// Returns the [`Bell`] on whose futex word a thread of this end sleeps: while it waits for messages
+    /// Returns the [`WakeWord`] on whose futex word a thread of this end sleeps: while it waits for messages
     /// (`receiving`), or while it waits for room.
-    pub(crate) fn bell(&self, receiving: bool) -> &Bell {
-        if receiving { &self.back().bell } else { &self.out().room }
+    pub(crate) fn wake_word(&self, receiving: bool) -> &WakeWord {
+        if receiving { &self.back().wake_word } else { &self.out().room }
     }
 
     /// Closes this end and notifies the peer. The peer still receives the messages that this end sent before the
@@ -155,8 +155,8 @@ impl Attachment {
         let word = &self.out().path.0[words::P_CLOSE];
         // Keep the first reason.
         let _ = word.compare_exchange(0, why as u64, Ordering::SeqCst, Ordering::Relaxed);
-        tell(&self.out().bell, |ready_lists| self.notify(ready_lists));
-        tell(&self.back().room, |ready_lists| self.notify(ready_lists));
+        notify(&self.out().wake_word, |ready_lists| self.notify(ready_lists));
+        notify(&self.back().room, |ready_lists| self.notify(ready_lists));
         self.knock();
     }
 
@@ -209,7 +209,7 @@ impl Attachment {
     /// Wakes this end's own sleeping threads.
     pub(crate) fn wake_local(&self) {
         for receiving in [true, false] {
-            self.bell(receiving).wake();
+            self.wake_word(receiving).wake();
         }
     }
 }

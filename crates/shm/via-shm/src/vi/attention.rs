@@ -45,7 +45,7 @@ impl RecvSide {
         if let Some(lane) = self.lane()
             && !self.attention.armed
         {
-            lane.direction().bell.watch(ENGINE);
+            lane.direction().wake_word.watch(ENGINE);
             fence(Ordering::SeqCst);
             self.attention.armed = true;
             self.attention.polls = 0;
@@ -58,7 +58,7 @@ impl RecvSide {
         if let Some(lane) = self.lane()
             && self.attention.armed
         {
-            lane.direction().bell.unwatch(ENGINE);
+            lane.direction().wake_word.unwatch(ENGINE);
             self.attention.armed = false;
         }
     }

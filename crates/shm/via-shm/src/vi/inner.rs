@@ -11,7 +11,7 @@ use crate::vi::access;
 use crate::vi::machine::Machine;
 use crate::vi::notice::Notices;
 use crate::vi::peers::Peering;
-use crate::vi::recv::{News, RecvSide};
+use crate::vi::recv::{LookResult, RecvSide};
 use crate::vi::send::SendSide;
 use crate::vi::target::Target;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -180,9 +180,9 @@ impl Core {
         let mut recv = self.recv.lock();
         while !self.is_broken() && recv.queue.work.outstanding() > 0 {
             match recv.progress(&self.nic) {
-                News::Message => {}
-                News::Nothing => break,
-                News::Trouble => {
+                LookResult::Message => {}
+                LookResult::Nothing => break,
+                LookResult::Trouble => {
                     self.give_up_receiving(recv);
                     return;
                 }
@@ -250,7 +250,7 @@ impl Core {
         }
         if !self.is_broken() {
             let taken = recv.take_next(&self.nic);
-            let news = match taken {
+            let result = match taken {
                 Ok(completion) => {
                     if recv.trouble.is_some() {
                         self.give_up_receiving(guard);
@@ -259,9 +259,9 @@ impl Core {
                     }
                     return Done::Completion(completion);
                 }
-                Err(news) => news,
+                Err(result) => result,
             };
-            if news == News::Trouble {
+            if result == LookResult::Trouble {
                 self.give_up_receiving(guard);
                 return self.recv.lock().queue.work.take();
             }

@@ -4,7 +4,7 @@ use crate::completion::Member;
 use crate::engine::Listed;
 use crate::link::Attachment;
 use crate::vi::inner::Core;
-use crate::vi::recv::News;
+use crate::vi::recv::LookResult;
 use std::sync::{Arc, Weak};
 
 impl Member for Core {
@@ -25,11 +25,11 @@ impl Member for Core {
         }
         match recv.receive_for_cq(&self.nic, mine) {
             Ok(at_once) => at_once,
-            Err(News::Trouble) => {
+            Err(LookResult::Trouble) => {
                 self.give_up_receiving(recv);
                 false
             }
-            Err(News::Message | News::Nothing) => false,
+            Err(LookResult::Message | LookResult::Nothing) => false,
         }
     }
 

@@ -45,7 +45,7 @@ impl Notices {
     /// Notifies the completion queue or callbacks that the oldest outstanding descriptor of `work` is done.
     #[inline]
     pub(crate) fn completed(&mut self, work: &mut WorkQueue, nic: &Card) -> Result<(), Overrun> {
-        if self.wanted { self.tell(work, nic) } else { Ok(()) }
+        if self.wanted { self.pass_on(work, nic) } else { Ok(()) }
     }
 
     /// Notifies the completion queue of a descriptor that the program took at once.
@@ -55,8 +55,8 @@ impl Notices {
     }
 
     #[inline(never)]
-    fn tell(&mut self, work: &mut WorkQueue, nic: &Card) -> Result<(), Overrun> {
-        let told = self.enter();
+    fn pass_on(&mut self, work: &mut WorkQueue, nic: &Card) -> Result<(), Overrun> {
+        let entered = self.enter();
         while self.has_callbacks()
             && let Done::Completion(completion) = work.take()
             && let Some(callback) = self.callbacks.as_mut().and_then(|all| all.pop_front())
@@ -64,7 +64,7 @@ impl Notices {
             nic.run(Box::new(move || callback(completion)));
         }
         self.wanted = self.cq.is_some() || self.has_callbacks();
-        told
+        entered
     }
 
     #[inline]

@@ -176,7 +176,7 @@ impl Rdma {
         &mut self,
         lane: &TxLane,
         reading: bool,
-        told: bool,
+        has_message: bool,
         remote: RemoteSegment,
         total: u32,
     ) {
@@ -188,7 +188,7 @@ impl Rdma {
         self.moved = 0;
         self.reading = reading;
         self.number = self.number.wrapping_add(1);
-        let what = u64::from(total) | u64::from(reading) << 32 | u64::from(told) << 33;
+        let what = u64::from(total) | u64::from(reading) << 32 | u64::from(has_message) << 33;
         words.0[words::W_WHAT].store(what, Ordering::Relaxed);
         words.0[words::W_ADDRESS].store(remote.address, Ordering::Relaxed);
         words.0[words::W_HANDLE].store(u64::from(remote.handle), Ordering::Relaxed);

@@ -46,7 +46,7 @@ pub(crate) const FOREIGN: Control = Control::RESERVED.union(Control::OP_MASK);
 
 /// Result of a look for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum LookResult {
     Nothing,
     /// A message has been received, or a part of a message has arrived.
     Message,
@@ -93,25 +93,25 @@ impl RecvSide {
     }
 
     /// Receives one message, if one has arrived, and completes the oldest descriptor.
-    pub(crate) fn progress(&mut self, nic: &Card) -> News {
+    pub(crate) fn progress(&mut self, nic: &Card) -> LookResult {
         match self.meet_all(nic).and_then(|outcome| self.complete(nic, outcome)) {
-            Ok(()) => News::Message,
-            Err(news) => news,
+            Ok(()) => LookResult::Message,
+            Err(result) => result,
         }
     }
 
     /// Completes the oldest descriptor, and notifies the completion queue or the callbacks.
     #[inline]
-    fn complete(&mut self, nic: &Card, outcome: Outcome) -> Result<(), News> {
+    fn complete(&mut self, nic: &Card, outcome: Outcome) -> Result<(), LookResult> {
         self.queue.work.complete(outcome);
-        let told = self.queue.notices.completed(&mut self.queue.work, nic);
-        told.map_err(|Overrun| self.overrun())
+        let notified = self.queue.notices.completed(&mut self.queue.work, nic);
+        notified.map_err(|Overrun| self.overrun())
     }
 
     /// Like [`RecvSide::progress`], but also takes the completed descriptor off the queue. The queue must hold no
     /// other completed descriptor.
     #[inline]
-    pub(crate) fn take_next(&mut self, nic: &Card) -> Result<Completion, News> {
+    pub(crate) fn take_next(&mut self, nic: &Card) -> Result<Completion, LookResult> {
         let outcome = self.meet_or_get_ready(nic)?;
         let completion = self.queue.work.pass(outcome);
         if self.queue.notices.passed().is_err() {
@@ -126,7 +126,7 @@ impl RecvSide {
     /// the entry directly and no entry is pushed to the queue. This happens only with `mine`, and only if no
     /// callback waits for the descriptor.
     #[inline]
-    pub(crate) fn receive_for_cq(&mut self, nic: &Card, mine: bool) -> Result<bool, News> {
+    pub(crate) fn receive_for_cq(&mut self, nic: &Card, mine: bool) -> Result<bool, LookResult> {
         let outcome = self.meet_or_get_ready(nic)?;
         if mine && !self.queue.notices.has_callbacks() {
             self.queue.work.complete(outcome);
@@ -138,9 +138,9 @@ impl RecvSide {
 
     /// Like [`RecvSide::meet_all`], but if no message has arrived, looks up the destination of the next one.
     #[inline(always)]
-    fn meet_or_get_ready(&mut self, nic: &Card) -> Result<Outcome, News> {
+    fn meet_or_get_ready(&mut self, nic: &Card) -> Result<Outcome, LookResult> {
         let met = self.meet_all(nic);
-        if met == Err(News::Nothing) {
+        if met == Err(LookResult::Nothing) {
             self.ahead.look(&mut self.queue, nic);
         }
         met
@@ -148,10 +148,10 @@ impl RecvSide {
 
     /// Like [`RecvSide::meet`], but continues with further parts of the message that have arrived.
     #[inline(always)]
-    fn meet_all(&mut self, nic: &Card) -> Result<Outcome, News> {
+    fn meet_all(&mut self, nic: &Card) -> Result<Outcome, LookResult> {
         loop {
             match self.meet(nic) {
-                Err(News::Message) if self.lane.as_ref().is_some_and(RxLane::has_news) => {}
+                Err(LookResult::Message) if self.lane.as_ref().is_some_and(RxLane::has_events) => {}
                 result => return result,
             }
         }
@@ -160,8 +160,8 @@ impl RecvSide {
     /// Receives the next ring entry into the memory of the oldest descriptor. The caller must complete this
     /// descriptor in the queue.
     #[inline(always)]
-    fn meet(&mut self, nic: &Card) -> Result<Outcome, News> {
-        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
+    fn meet(&mut self, nic: &Card) -> Result<Outcome, LookResult> {
+        let Some(lane) = &mut self.lane else { return Err(LookResult::Nothing) };
         let piece = match lane.head() {
             Ok(Some(piece)) => piece,
             Ok(None) => return Err(self.quiet()),
@@ -187,8 +187,8 @@ impl RecvSide {
 
     /// Like [`RecvSide::meet`], for a message of one entry whose destination is not known in advance.
     #[inline]
-    fn meet_now(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, News> {
-        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
+    fn meet_now(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, LookResult> {
+        let Some(lane) = &mut self.lane else { return Err(LookResult::Nothing) };
         let length = piece.len;
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
@@ -222,8 +222,8 @@ impl RecvSide {
 
     /// Like [`RecvSide::meet`], for a part of a longer message, or for the report of an RDMA write.
     #[inline(never)]
-    fn meet_part(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, News> {
-        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
+    fn meet_part(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, LookResult> {
+        let Some(lane) = &mut self.lane else { return Err(LookResult::Nothing) };
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
             return Err(self.corrupt(Corrupt("a message for which no receive is posted")));
@@ -254,7 +254,7 @@ impl RecvSide {
         let length = filled.saturating_add(piece.len);
         self.partial.filled = if piece.more { length } else { 0 };
         if piece.more {
-            return Err(News::Message);
+            return Err(LookResult::Message);
         }
         let status = if piece.written { Status::OP_REMOTE_RDMA_WRITE } else { Status::OP_RECEIVE };
         if let Some(descriptor) = descriptor {
@@ -268,44 +268,44 @@ impl RecvSide {
 
     /// Checks if the peer has closed the connection. Called when no message has arrived.
     #[inline]
-    fn quiet(&mut self) -> News {
+    fn quiet(&mut self) -> LookResult {
         match self.lane.as_ref().and_then(RxLane::peer_closed) {
-            None => News::Nothing,
+            None => LookResult::Nothing,
             Some(cause) => self.closed(cause),
         }
     }
 
     #[cold]
-    fn closed(&mut self, cause: Cause) -> News {
+    fn closed(&mut self, cause: Cause) -> LookResult {
         // The peer may have sent its last message after this thread looked for messages, and then closed the
         // connection. So look for messages once more.
         match self.lane.as_ref().map(RxLane::head) {
-            Some(Ok(Some(_))) => News::Message,
+            Some(Ok(Some(_))) => LookResult::Message,
             Some(Err(corrupt)) => self.corrupt(corrupt),
             Some(Ok(None)) | None => {
                 self.trouble = Some(cause);
-                News::Trouble
+                LookResult::Trouble
             }
         }
     }
 
     #[cold]
-    fn corrupt(&mut self, corrupt: Corrupt) -> News {
+    fn corrupt(&mut self, corrupt: Corrupt) -> LookResult {
         self.ended = true;
         self.trouble = Some(Cause::Corrupt(corrupt.0));
-        News::Trouble
+        LookResult::Trouble
     }
 
     #[cold]
-    fn overrun(&mut self) -> News {
+    fn overrun(&mut self) -> LookResult {
         self.trouble = Some(Cause::CqOverrun);
-        News::Trouble
+        LookResult::Trouble
     }
 
     /// Handles a message that cannot be stored in the posted receive. A reliable connection breaks; an unreliable
     /// connection loses the message.
     #[cold]
-    fn fail(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
+    fn fail(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, LookResult> {
         if self.level == Reliability::UNRELIABLE {
             return self.lose(nic, piece, status);
         }
@@ -315,18 +315,18 @@ impl RecvSide {
         let outcome = Outcome::error(Status::OP_RECEIVE | status);
         let _ = self.queue.complete(nic, outcome);
         self.trouble = Some(Cause::Descriptor(status));
-        Err(News::Trouble)
+        Err(LookResult::Trouble)
     }
 
     #[cold]
-    fn lose(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
-        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
+    fn lose(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, LookResult> {
+        let Some(lane) = &mut self.lane else { return Err(LookResult::Nothing) };
         if lane.consume(piece).is_err() {
             return Err(self.corrupt(Corrupt("a message at an invalid position")));
         }
         self.partial = Partial { filled: 0, lost: piece.more.then_some(status) };
         if piece.more {
-            return Err(News::Message);
+            return Err(LookResult::Message);
         }
         let status = Status::OP_RECEIVE | status;
         let Queue { work, descriptors, ptag, .. } = &mut self.queue;
@@ -338,12 +338,12 @@ impl RecvSide {
         Ok(Outcome::error(status))
     }
 
-    /// Refuses an RDMA of the peer. If a message was to report the RDMA (`told`), the receive for this message reports
-    /// the error.
-    pub(super) fn refuse_write(&mut self, nic: &Card, told: bool, cause: Cause) {
+    /// Refuses an RDMA of the peer. If a message was to report the RDMA (`notified`), the receive for this message
+    /// reports the error.
+    pub(super) fn refuse_write(&mut self, nic: &Card, notified: bool, cause: Cause) {
         // First receive the messages that the peer sent before the RDMA.
-        while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
-        if told && self.trouble.is_none() {
+        while self.queue.work.outstanding() > 0 && self.progress(nic) == LookResult::Message {}
+        if notified && self.trouble.is_none() {
             let status = Status::OP_REMOTE_RDMA_WRITE | Status::RDMA_PROT_ERROR;
             if self.queue.work.outstanding() > 0 {
                 let _ = self.queue.complete(nic, Outcome::error(status));
@@ -358,7 +358,7 @@ impl RecvSide {
     #[cold]
     pub(crate) fn wind_up(&mut self, nic: &Card) {
         if !self.ended {
-            while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
+            while self.queue.work.outstanding() > 0 && self.progress(nic) == LookResult::Message {}
             self.ended = true;
         }
         self.flush(nic);

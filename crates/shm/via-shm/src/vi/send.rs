@@ -158,8 +158,8 @@ impl SendSide {
             Ok(length) => {
                 descriptor.complete(Status::OP_SEND, length, None);
                 work.complete(Outcome { status: Status::OP_SEND, length, immediate: None });
-                let told = self.queue.notices.completed(&mut self.queue.work, nic);
-                Ok(told.is_ok() || self.overrun())
+                let notified = self.queue.notices.completed(&mut self.queue.work, nic);
+                Ok(notified.is_ok() || self.overrun())
             }
             Err(obstacle) => {
                 descriptor.clear_status();

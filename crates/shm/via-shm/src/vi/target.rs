@@ -139,8 +139,8 @@ impl Core {
                 Step::Waiting => return,
                 Step::Refused(number, reading) => {
                     let what = &attachment.back().writer.0[words::W_WHAT];
-                    let told = what.load(Ordering::Relaxed) >> 33 & 1 != 0;
-                    let broken = self.refuse(&attachment, reading, told);
+                    let has_message = what.load(Ordering::Relaxed) >> 33 & 1 != 0;
+                    let broken = self.refuse(&attachment, reading, has_message);
                     serving.finish(&attachment, number, Status::RDMA_PROT_ERROR);
                     if broken {
                         self.break_for_refusal(&attachment);
@@ -156,7 +156,7 @@ impl Core {
     /// then returns true. Call it before the peer learns of the refusal. So the program sees this error, and not an
     /// error that the peer's reaction causes.
     #[cold]
-    fn refuse(&self, attachment: &Attachment, reading: bool, told: bool) -> bool {
+    fn refuse(&self, attachment: &Attachment, reading: bool, has_message: bool) -> bool {
         let (code, operation) = if reading {
             (ErrorCode::RdmarProt, Control::OP_RDMAREAD)
         } else {
@@ -173,7 +173,7 @@ impl Core {
             // The program has disconnected the VI.
             return false;
         }
-        recv.refuse_write(&self.nic, told, Cause::Rdma(code));
+        recv.refuse_write(&self.nic, has_message, Cause::Rdma(code));
         self.mark_broken(Cause::Rdma(code));
         true
     }
@@ -250,7 +250,7 @@ impl Serving {
         if all {
             self.finish(attachment, number, Status::empty());
         } else {
-            attachment.tell_room();
+            attachment.notify_writer();
         }
         Step::Moved
     }
@@ -260,7 +260,7 @@ impl Serving {
         self.finished = number;
         let value = u64::from(number) | u64::from(status.bits()) << 32;
         attachment.back().reader.store(words::R_FINISHED, value);
-        attachment.tell_room();
+        attachment.notify_writer();
     }
 }
 

@@ -164,12 +164,12 @@ impl Core {
             let _ = futex::wait(&self.changes, seen, time);
             return self.look(side);
         };
-        let bell = attachment.bell(side == Side::Recv);
-        let seen = bell.word().load(Ordering::SeqCst);
-        bell.going_to_sleep();
+        let wake_word = attachment.wake_word(side == Side::Recv);
+        let seen = wake_word.word().load(Ordering::SeqCst);
+        wake_word.going_to_sleep();
         let mut found = self.look(side);
         if found.is_none() {
-            let slept = futex::wait(bell.word(), seen, time);
+            let slept = futex::wait(wake_word.word(), seen, time);
             found = self.look(side);
             if found.is_none() && side == Side::Send && slept == Err(Errno::ETIMEDOUT) {
                 attachment.insist();

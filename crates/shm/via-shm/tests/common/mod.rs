@@ -34,14 +34,14 @@ pub(crate) fn finish(mut child: Child) -> Result<(), String> {
         if begin.elapsed() > PATIENCE {
             child.kill().unwrap();
             child.wait().unwrap();
-            return Err(format!("hangs\n{}", said(&mut child)));
+            return Err(format!("hangs\n{}", output(&mut child)));
         }
         std::thread::sleep(Duration::from_millis(1));
     };
-    if status.success() { Ok(()) } else { Err(format!("{status}\n{}", said(&mut child))) }
+    if status.success() { Ok(()) } else { Err(format!("{status}\n{}", output(&mut child))) }
 }
 
-fn said(child: &mut Child) -> String {
+fn output(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(stdout) = &mut child.stdout {
         let _ = stdout.read_to_string(&mut text);

@@ -3,9 +3,10 @@
 
 use super::*;
 
-/// Uses the crate's own [`Bell`] and [`ReadyList`]. The engine sleeps at once after it has armed the queue and looked.
+/// Uses the crate's own [`WakeWord`] and [`ReadyList`]. The engine sleeps at once after it has armed the queue and
+/// looked.
 fn engine_and_sender(disarm_first: bool) {
-    let shared = Arc::new((Bell::new(), ReadyList::new(), Doorbell::new(), AtomicU32::new(0)));
+    let shared = Arc::new((WakeWord::new(), ReadyList::new(), Doorbell::new(), AtomicU32::new(0)));
     if disarm_first {
         // The program has polled before, and has stopped.
         shared.0.watch(0);
@@ -14,22 +15,22 @@ fn engine_and_sender(disarm_first: bool) {
     let sender = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let (bell, engine, doorbell, message) = &*shared;
+            let (wake_word, engine, doorbell, message) = &*shared;
             message.store(1, Ordering::Release);
-            if bell.look().is_some_and(|listeners| listeners.ready_lists & 1 != 0)
+            if wake_word.look().is_some_and(|listeners| listeners.ready_lists & 1 != 0)
                 && engine.notify(0).is_some()
             {
                 doorbell.ring();
             }
         })
     };
-    let (bell, engine, doorbell, message) = &*shared;
-    bell.watch(0);
+    let (wake_word, engine, doorbell, message) = &*shared;
+    wake_word.watch(0);
     fence(Ordering::SeqCst);
     let mut received = message.load(Ordering::Relaxed) != 0;
     while !received {
         engine.going_to_sleep();
-        if !engine.has_news() {
+        if !engine.has_events() {
             doorbell.sleep();
         }
         engine.awake();

@@ -6,15 +6,15 @@ use super::*;
 /// Sends two messages on one VI, while a queue looks until it has found both. Each look takes a message. The VI stays
 /// ready as long as looks find something, as in `Members::find`.
 fn two_messages() {
-    let shared = Arc::new((Bell::new(), ReadyList::new(), AtomicU32::new(0)));
+    let shared = Arc::new((WakeWord::new(), ReadyList::new(), AtomicU32::new(0)));
     shared.0.watch(1);
     let sender = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let (bell, ready_list, sent) = &*shared;
+            let (wake_word, ready_list, sent) = &*shared;
             for n in 1..=2 {
                 sent.store(n, Ordering::Release);
-                if bell.look().is_some_and(|listeners| listeners.ready_lists & 2 != 0) {
+                if wake_word.look().is_some_and(|listeners| listeners.ready_lists & 2 != 0) {
                     ready_list.notify(3);
                 }
             }

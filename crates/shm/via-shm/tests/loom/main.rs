@@ -8,19 +8,19 @@
 #![cfg(loom)]
 
 mod arming;
-mod bell;
 mod bias;
 mod completion_queue;
 mod reaching;
 mod ready_list;
 mod ring;
 mod serving;
+mod wake_word;
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use via_shm::quiet::Quiet;
-use via_shm::ready_list::{Bell, ReadyList};
+use via_shm::ready_list::{ReadyList, WakeWord};
 use via_shm::ring::{Credit, Entry, SLOTS, Slot};
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -85,23 +85,23 @@ impl Note {
 /// Stands for an eventfd that several threads write to and one thread waits for.
 struct Doorbell {
     rung: Mutex<bool>,
-    news: Condvar,
+    condvar: Condvar,
 }
 
 impl Doorbell {
     fn new() -> Doorbell {
-        Doorbell { rung: Mutex::new(false), news: Condvar::new() }
+        Doorbell { rung: Mutex::new(false), condvar: Condvar::new() }
     }
 
     fn ring(&self) {
         *self.rung.lock().unwrap() = true;
-        self.news.notify_all();
+        self.condvar.notify_all();
     }
 
     fn sleep(&self) {
         let mut rung = self.rung.lock().unwrap();
         while !*rung {
-            rung = self.news.wait(rung).unwrap();
+            rung = self.condvar.wait(rung).unwrap();
         }
         *rung = false;
     }

@@ -5,9 +5,9 @@ use super::*;
 struct Shared {
     ready_lists: [ReadyList; 2],
     doorbells: [Doorbell; 2],
-    /// One [`Bell`] for each VI, watched by ready lists.
-    bells: [Bell; 2],
-    news: [AtomicU32; 2],
+    /// One [`WakeWord`] for each VI, watched by ready lists.
+    wake_words: [WakeWord; 2],
+    condvar: [AtomicU32; 2],
 }
 
 impl Shared {
@@ -15,17 +15,17 @@ impl Shared {
         let shared = Shared {
             ready_lists: [ReadyList::new(), ReadyList::new()],
             doorbells: [Doorbell::new(), Doorbell::new()],
-            bells: [Bell::new(), Bell::new()],
-            news: [AtomicU32::new(0), AtomicU32::new(0)],
+            wake_words: [WakeWord::new(), WakeWord::new()],
+            condvar: [AtomicU32::new(0), AtomicU32::new(0)],
         };
         shared.ready_lists[1].reset(1);
         Arc::new(shared)
     }
 
     /// Publishes an event like the writer of a VI.
-    fn tell(&self, vi: usize) {
-        self.news[vi].store(1, Ordering::Release);
-        let Some(listeners) = self.bells[vi].look() else { return };
+    fn notify(&self, vi: usize) {
+        self.condvar[vi].store(1, Ordering::Release);
+        let Some(listeners) = self.wake_words[vi].look() else { return };
         for ready_list in 0..2 {
             if listeners.ready_lists & (1 << ready_list) != 0
                 && let Some(doorbell) = self.ready_lists[ready_list].notify(vi as u32)
@@ -40,10 +40,10 @@ impl Shared {
         let ready_list = &self.ready_lists[index];
         let mut missing = vis.to_vec();
         // The first look finds events that were published before the ready list watched.
-        missing.retain(|&vi| self.news[vi].load(Ordering::Relaxed) == 0);
+        missing.retain(|&vi| self.condvar[vi].load(Ordering::Relaxed) == 0);
         loop {
             ready_list.drain(|vi| {
-                if self.news[vi as usize].load(Ordering::Relaxed) != 0 {
+                if self.condvar[vi as usize].load(Ordering::Relaxed) != 0 {
                     missing.retain(|&m| m != vi as usize);
                 }
             });
@@ -51,7 +51,7 @@ impl Shared {
                 return;
             }
             ready_list.going_to_sleep();
-            if !ready_list.has_news() {
+            if !ready_list.has_events() {
                 self.doorbells[index].sleep();
             }
             ready_list.awake();
@@ -59,35 +59,35 @@ impl Shared {
     }
 
     fn watch(&self, index: usize, vis: &[usize]) {
-        vis.iter().for_each(|&vi| self.bells[vi].watch(index as u32));
+        vis.iter().for_each(|&vi| self.wake_words[vi].watch(index as u32));
         fence(Ordering::SeqCst);
     }
 }
 
-fn two_ringers(vis: [usize; 2]) {
+fn two_notifiers(vis: [usize; 2]) {
     let shared = Shared::new();
     let mut all = vis.to_vec();
     all.dedup();
     shared.watch(0, &all);
-    let ringers: Vec<_> = vis
+    let notifiers: Vec<_> = vis
         .into_iter()
         .map(|vi| {
             let shared = shared.clone();
-            thread::spawn(move || shared.tell(vi))
+            thread::spawn(move || shared.notify(vi))
         })
         .collect();
     shared.wait(0, &all);
-    ringers.into_iter().for_each(|thread| thread.join().unwrap());
+    notifiers.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
-fn two_ringers_of_two_vis() {
-    check(|| two_ringers([0, 1]));
+fn two_notifiers_of_two_vis() {
+    check(|| two_notifiers([0, 1]));
 }
 
 #[test]
-fn two_ringers_of_one_vi() {
-    check(|| two_ringers([0, 0]));
+fn two_notifiers_of_one_vi() {
+    check(|| two_notifiers([0, 0]));
 }
 
 #[test]
@@ -100,13 +100,13 @@ fn two_ready_lists_of_one_vi() {
             let shared = shared.clone();
             thread::spawn(move || shared.wait(1, &[0]))
         };
-        let ringer = {
+        let notifier = {
             let shared = shared.clone();
-            thread::spawn(move || shared.tell(0))
+            thread::spawn(move || shared.notify(0))
         };
         shared.wait(0, &[0]);
         other.join().unwrap();
-        ringer.join().unwrap();
+        notifier.join().unwrap();
     });
 }
 
@@ -115,18 +115,18 @@ fn two_ready_lists_of_one_vi() {
 fn watching_begins_in_time() {
     check(|| {
         let shared = Shared::new();
-        let ringer = {
+        let notifier = {
             let shared = shared.clone();
-            thread::spawn(move || shared.tell(0))
+            thread::spawn(move || shared.notify(0))
         };
         shared.watch(0, &[0]);
         shared.wait(0, &[0]);
-        ringer.join().unwrap();
+        notifier.join().unwrap();
     });
 }
 
 /// A copy of the ready list's protocol, with or without the fence on each side.
-fn copy(ringer_fence: bool, ready_list_fence: bool) {
+fn copy(notifier_fence: bool, ready_list_fence: bool) {
     let shared = Arc::new((AtomicU32::new(0), AtomicU64::new(0), Note::new()));
     let ready_list = {
         let shared = shared.clone();
@@ -144,7 +144,7 @@ fn copy(ringer_fence: bool, ready_list_fence: bool) {
     };
     let (sleeping, summary, note) = &*shared;
     summary.fetch_or(1, Ordering::AcqRel);
-    if ringer_fence {
+    if notifier_fence {
         fence(Ordering::SeqCst);
     }
     if sleeping.load(Ordering::Relaxed) != 0
@@ -163,7 +163,7 @@ fn the_copy_holds_with_everything() {
 
 #[test]
 #[should_panic(expected = "a missed wake-up")]
-fn without_the_ringers_fence_a_wake_up_is_missed() {
+fn without_the_notifiers_fence_a_wake_up_is_missed() {
     check(|| copy(false, true));
 }
 

@@ -13,7 +13,8 @@ use std::net::TcpListener;
 
 const ROLES: [Role; 2] = [Role::Connector, Role::Acceptor];
 
-/// A request that outlived its answer would be taken back when the socket is closed. By then another connection may have the VI.
+/// A request that outlived its answer would be taken back when the socket is closed. By then another connection may
+/// have the VI.
 #[test]
 fn an_answered_request_is_forgotten() {
     let is_forgotten = |end: &End, at: At| {
@@ -90,28 +91,28 @@ fn a_lent_place_goes_with_the_bytes_that_a_commit_sends() {
 }
 
 /// Publishes what the sender's NIC answers.
-fn nic_says(to: &End, bits: u64) {
+fn nic_stores(to: &End, bits: u64) {
     let at = to.at().unwrap();
     let guard = at.attached().unwrap();
     guard.endpoint_ref().rx.direction().writer.store(word::ANSWER, word::CONFIRMED | bits);
 }
 
-/// A connection whose receiver takes a NIC's for its peer's segment, and goes back after `asks`. The sender has left the VI, with
-/// bytes unread.
+/// A connection whose receiver takes a NIC's for its peer's segment, and goes back after `asks`. The sender has left
+/// the VI, with bytes unread.
 fn going_back_between_hosts(sender: Role, asks: impl Fn(&End)) -> Link {
     let Link { a, b, .. } = link(At::Entered, sender);
     let unread = pattern(0, 100_000);
     a.put(&unread);
     b.at().unwrap().conn.set(flag::REFLECTED);
-    nic_says(&b, 0);
+    nic_stores(&b, 0);
     asks(&b);
     a.run(|| fallback::sending(a.fd(), a.at().unwrap()));
     b.leave();
     Link { a, b, unread }
 }
 
-/// The sender may put what is unread on TCP, and end, before its NIC's answer comes. The bytes are on TCP then, though the sender
-/// has ended; on the VI they must not be read as well.
+/// The sender may put what is unread on TCP, and end, before its NIC's answer comes. The bytes are on TCP then,
+/// though the sender has ended; on the VI they must not be read as well.
 #[test]
 fn bytes_whose_return_a_nic_accepts_are_read_once() {
     for sender in ROLES {
@@ -120,19 +121,20 @@ fn bytes_whose_return_a_nic_accepts_are_read_once() {
         let more = pattern(unread.len(), 5_000);
         a.put(&more);
         a.finish();
-        nic_says(&b, word::ACCEPTED);
+        nic_stores(&b, word::ACCEPTED);
         let got = b.read_exact(200_000);
         assert!(got == [unread, more].concat(), "{} bytes", got.len());
     }
 }
 
-/// A receiver whose patience was over has asked for nothing. That is what the NIC has accepted, and the bytes stay on the VI.
+/// A receiver whose patience was over has asked for nothing. That is what the NIC has accepted, and the bytes stay on
+/// the VI.
 #[test]
 fn bytes_that_the_sender_does_not_return_are_read_on_the_vi() {
     for sender in ROLES {
         let Link { a, b, unread } = going_back_between_hosts(sender, |b| {
             b.run(|| undelivered::answer(&b.at().unwrap().attached().unwrap(), Seen::Impatient, 0));
-            nic_says(b, word::ACCEPTED);
+            nic_stores(b, word::ACCEPTED);
         });
         let more = pattern(unread.len(), 5_000);
         a.put(&more);

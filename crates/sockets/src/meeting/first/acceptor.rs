@@ -4,7 +4,7 @@ use super::{Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
 use crate::meeting::attach::{Attached, attach_as_acceptor, find_request, find_request_of};
 use crate::meeting::offer::{Refusal, show, take_offer};
-use crate::meeting::proof::{Proof, hear, rendezvous};
+use crate::meeting::proof::{Proof, receive, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};
 use crate::message::{Link, Message, Process, Step};
 use crate::{pair, table};
@@ -26,10 +26,10 @@ impl Meetings {
     #[inline(never)]
     pub(super) fn step_acceptor(&mut self, fd: i32, i: u32) -> Attached {
         let at = self.list[i].at;
-        self.hear_offers();
+        self.receive_offers();
         // An offer that was refused may have ended this rendezvous.
         let Some(i) = self.find(at) else { return Attached::No };
-        self.hear_introduced(i);
+        self.receive_introductions(i);
         let Some(i) = self.find(at) else { return Attached::No };
         let meeting = &self.list[i];
         let introduced = meeting.introduced.as_ref().and_then(|introduced| introduced.peer);
@@ -80,7 +80,7 @@ impl Meetings {
 
     /// Handles the messages in the inbox, for all acceptors' connections of this process.
     #[inline(never)]
-    fn hear_offers(&mut self) {
+    fn receive_offers(&mut self) {
         // Use a vector on the heap, because threads of the program may have little stack.
         let mut on_trial = Vec::new();
         let refused = self.take_from_inbox(&mut on_trial);
@@ -95,7 +95,7 @@ impl Meetings {
     fn take_from_inbox(&mut self, on_trial: &mut Vec<(u32, Process)>) -> Option<(u32, Refusal)> {
         let inbox = self.inbox.as_ref()?;
         for _ in 0..DATAGRAMS {
-            let (message, received) = hear(inbox)?;
+            let (message, received) = receive(inbox)?;
             // If a process has connected to itself, it has a rendezvous for each end. Choose the acceptor's,
             // because only acceptors use the inbox.
             let known = self.list.position(|meeting| {

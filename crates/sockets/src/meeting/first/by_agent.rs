@@ -6,7 +6,7 @@ use crate::meeting::DATAGRAMS;
 use crate::meeting::agent::Search;
 use crate::meeting::junk;
 use crate::meeting::offer::take_offer;
-use crate::meeting::proof::{Proof, hear, refused_user, speaker, trusts_some};
+use crate::meeting::proof::{Proof, receive, refused_user, speaker, trusts_some};
 use crate::meeting::why;
 use crate::message::{Message, Process, Step};
 use crate::pair;
@@ -75,13 +75,13 @@ impl Meetings {
 
     /// Answers messages on the socket that the agent supplied, as the acceptor.
     #[inline(never)]
-    pub(super) fn hear_introduced(&mut self, i: u32) {
+    pub(super) fn receive_introductions(&mut self, i: u32) {
         for _ in 0..DATAGRAMS {
             let meeting = &mut self.list[i];
             let Some(Introduced { socket: Some(socket), peer }) = &mut meeting.introduced else {
                 return;
             };
-            let Some((message, received)) = hear(socket) else { return };
+            let Some((message, received)) = receive(socket) else { return };
             let link = &meeting.link;
             if let Some(uid) = refused_user(link, meeting.role, &received) {
                 self.give_up(i, why::other_user(uid));

@@ -4,9 +4,9 @@ use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
 use crate::meeting::attach::{Attached, attach};
 use crate::meeting::offer::{
-    Answer, NEEDED, Refusal, answer, hear_accept, name_of, send_offer, settle, take_accept,
+    Answer, NEEDED, Refusal, answer, name_of, receive_accept, send_offer, settle, take_accept,
 };
-use crate::meeting::proof::{hear, may_be_on, refused_user, rendezvous, speaker};
+use crate::meeting::proof::{may_be_on, receive, refused_user, rendezvous, speaker};
 use crate::meeting::{DATAGRAMS, PATIENCE, give_up, why};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, Progress};
@@ -31,10 +31,10 @@ impl Meetings {
                 let Some(pair) = pair::get(index) else { return attached };
                 match pair.progress(vi) {
                     Progress::Accepted => {
-                        if !pair.has_doors() {
-                            hear_accept(index);
+                        if !pair.has_doorbells() {
+                            receive_accept(index);
                         }
-                        if pair.has_doors() {
+                        if pair.has_doorbells() {
                             attached = attach(fd, meeting.at, index, vi);
                         }
                         if attached != Attached::No {
@@ -51,10 +51,10 @@ impl Meetings {
                         self.leave_unanswered();
                     }
                     Progress::Pending => {
-                        if !pair.has_doors() {
+                        if !pair.has_doorbells() {
                             // Read all messages that have come to the rendezvous name, so that junk does not fill
                             // its queue.
-                            hear_accept(index);
+                            receive_accept(index);
                         }
                         // Another process may have accepted this connection, or the offer may have been lost. So
                         // withdraw the request, and wait for another Hello at the name. First give the acceptor
@@ -90,7 +90,7 @@ impl Meetings {
                     }
                 }
             }
-            Stage::Bound { .. } => self.hear_at_name(i),
+            Stage::Bound { .. } => self.receive_at_name(i),
             Stage::Far | Stage::Looking { .. } => {}
         }
         attached
@@ -98,11 +98,11 @@ impl Meetings {
 
     /// Answers the messages that have come to a connector's rendezvous name.
     #[inline(never)]
-    fn hear_at_name(&mut self, i: u32) {
+    fn receive_at_name(&mut self, i: u32) {
         let meeting = &mut self.list[i];
         let Stage::Bound { name, offered } = &meeting.stage else { return };
         for _ in 0..DATAGRAMS {
-            let Some((message, received)) = hear(name) else { break };
+            let Some((message, received)) = receive(name) else { break };
             if meeting.introduced.is_some()
                 && let Some(uid) = refused_user(&meeting.link, Role::Connector, &received)
             {

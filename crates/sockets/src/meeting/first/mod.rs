@@ -10,7 +10,7 @@ mod list;
 use super::agent::Agent;
 use super::attach::Attached;
 use super::nic::Nics;
-use super::offer::{Refusal, hear_accept};
+use super::offer::{Refusal, receive_accept};
 use super::permit::permitted;
 use super::proof::trusts;
 use super::trial::Trials;
@@ -275,7 +275,7 @@ impl Meetings {
         for index in unanswered {
             let is_waiting = |meeting: &Meeting| matches!(meeting.stage, Stage::Bound { offered: Some(pair), .. } if pair == index);
             if self.list.position(is_waiting).is_none() {
-                hear_accept(index);
+                receive_accept(index);
                 pair::leave_unanswered(index, sets::forget_pair);
             }
         }

@@ -100,9 +100,9 @@ impl Call {
     fn of_connection<T>(&self, ask: impl Fn(i32) -> T) -> T {
         loop {
             let fd = keep::descriptor(self.fd, self.at);
-            let said = ask(fd);
+            let answer = ask(fd);
             if keep::descriptor(self.fd, self.at) == fd {
-                return said;
+                return answer;
             }
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
 fn unsent(guard: &Guard<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut piece = [0u8; 1 << 10];
-    let Ok(part) = Part::of(guard, super::said(guard)) else { return out };
+    let Ok(part) = Part::of(guard, super::list_source(guard)) else { return out };
     let mut at = u64::from(guard.drained);
     while let Ok(n @ 1..) = part.copy(guard, at, &mut piece) {
         out.extend_from_slice(&piece[..n]);

@@ -141,5 +141,5 @@ fn flags_outside_the_masks_change_no_answer() {
         let of_events = EVENTS | flag::RESET;
         assert_eq!(events(flags), events(flags & of_events), "{flags:#x}");
     }
-    assert_eq!(NEWS & !EVENTS, 0, "a thread is woken for something that is no event");
+    assert_eq!(WAKES & !EVENTS, 0, "a thread is woken for something that is no event");
 }

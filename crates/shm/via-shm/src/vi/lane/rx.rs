@@ -5,7 +5,7 @@ use crate::Corrupt;
 use crate::layout::{Direction, first_entry};
 use crate::link::{Attachment, closed};
 use crate::pool::{self, POOL};
-use crate::ready_list::tell;
+use crate::ready_list::notify;
 use crate::ring::{Entry, INLINE, SLOTS};
 use crate::words;
 use core::ptr::NonNull;
@@ -38,7 +38,7 @@ pub(crate) struct RxLane {
     /// Number of messages received.
     messages: u32,
     /// Number of posted receives, as published to the peer.
-    told: u32,
+    published: u32,
     place: pool::Reader,
 }
 
@@ -51,7 +51,7 @@ impl RxLane {
             next,
             given: next + SLOTS,
             messages: 0,
-            told: 0,
+            published: 0,
             place: pool::Reader::default(),
         }
     }
@@ -74,16 +74,16 @@ impl RxLane {
     /// Publishes the number of posted receives to the peer. `outstanding` is the number of receives not yet consumed.
     #[inline(always)]
     pub(crate) fn publish(&mut self, outstanding: u32) {
-        let told = self.messages.wrapping_add(outstanding);
-        if told != self.told {
-            self.told = told;
-            self.direction().credit.post_receives(told);
+        let published = self.messages.wrapping_add(outstanding);
+        if published != self.published {
+            self.published = published;
+            self.direction().credit.post_receives(published);
         }
     }
 
     /// Returns true if an entry has arrived, valid or not.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         self.half.slot(self.next).holds(self.next)
     }
 
@@ -174,7 +174,7 @@ impl RxLane {
             self.direction().credit.release(position);
         }
         if batch || released.is_some() {
-            self.tell_room();
+            self.notify_writer();
         }
         Ok(())
     }
@@ -184,13 +184,13 @@ impl RxLane {
     pub(crate) fn deliver(&self) {
         let word = &self.direction().reader.0[words::R_DELIVERED];
         word.store(u64::from(self.messages), Ordering::Release);
-        self.tell_room();
+        self.notify_writer();
     }
 
     /// Wakes a sender that waits for room.
     #[inline]
-    pub(crate) fn tell_room(&self) {
-        tell(&self.direction().room, |ready_lists| self.attachment().notify(ready_lists));
+    pub(crate) fn notify_writer(&self) {
+        notify(&self.direction().room, |ready_lists| self.attachment().notify(ready_lists));
     }
 
     /// Returns the number of messages that the peer has dropped because no receive was posted.

@@ -5,7 +5,7 @@ use crate::half::Entries;
 use crate::layout::{Direction, first_entry};
 use crate::link::{Attachment, closed};
 use crate::quiet::Quiet;
-use crate::ready_list::tell_found;
+use crate::ready_list::notify_found;
 use crate::ring::{Entry, INLINE};
 use crate::words;
 use crate::{Corrupt, pool};
@@ -157,11 +157,12 @@ impl TxLane {
             .slot(self.entries.next)
             .publish(self.entries.next, Entry { immediate, len, pool_offset });
         self.entries.next = self.entries.next.wrapping_add(1);
-        let bell = &self.direction().bell;
+        let wake_word = &self.direction().wake_word;
         // For an inline message use the look with the fence. It was measured 5 ns faster if the program then polls
         // for the answer.
-        let found = if pool_offset.is_some() { self.quiet.look(bell) } else { bell.look() };
-        tell_found(bell, found, |ready_lists| self.attachment().notify(ready_lists));
+        let found =
+            if pool_offset.is_some() { self.quiet.look(wake_word) } else { wake_word.look() };
+        notify_found(wake_word, found, |ready_lists| self.attachment().notify(ready_lists));
     }
 
     /// Returns the number of messages that the peer has received, at reliable reception.

@@ -1,14 +1,14 @@
 //! Notifies the ready lists of either side that a connection has an event, and wakes their owners if they sleep.
 
-use super::bells;
-use super::doors::door;
+use super::doorbells::doorbell;
+use super::notification_sockets;
 use super::table::of;
 use super::{Pair, SideIndex};
 use crate::conn::Guard;
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 use via_shm::layout::DOORBELLS;
-use via_shm::ready_list::Bell;
+use via_shm::ready_list::WakeWord;
 
 /// Index of the ready list that a NIC uses in each segment.
 const NIC_READY_LIST: u32 = 0;
@@ -19,7 +19,7 @@ const NIC_READY_LIST: u32 = 0;
 pub(crate) fn notify(guard: &Guard<'_>, ready_lists: u32) {
     if let Some(pair) = of(guard) {
         let vi = guard.conn.vi.load(Ordering::Relaxed);
-        pair.mark(pair.side ^ 1, vi, ready_lists, |door| pair.ring(door));
+        pair.mark(pair.side ^ 1, vi, ready_lists, |doorbell| pair.ring(doorbell));
     }
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn notify_own(guard: &Guard<'_>, ready_lists: u32) {
     if let Some(pair) = of(guard) {
         let vi = guard.conn.vi.load(Ordering::Relaxed);
         pair.mark(pair.side, vi, ready_lists, |index| {
-            if let Some(fd) = door(index as usize) {
+            if let Some(fd) = doorbell(index as usize) {
                 let _ = call::write(fd, &1u64.to_ne_bytes());
             }
         });
@@ -39,9 +39,9 @@ pub(crate) fn notify_own(guard: &Guard<'_>, ready_lists: u32) {
 impl Pair {
     /// Notifies the peer of a change on a VI, if the peer is a NIC. A peer that is not a NIC needs no notification
     /// of such a change.
-    pub(crate) fn tell_nic(&self, vi: u32) {
+    pub(crate) fn notify_nic(&self, vi: u32) {
         if self.is_nic {
-            self.mark(self.side ^ 1, vi, 1 << NIC_READY_LIST, |door| self.ring(door));
+            self.mark(self.side ^ 1, vi, 1 << NIC_READY_LIST, |doorbell| self.ring(doorbell));
         }
     }
 
@@ -53,8 +53,8 @@ impl Pair {
             // SYNC: `note` stores the time before `notify_after` sets the VI's bit with SeqCst. The thread that takes
             // the bit with acquire order then reads this time or a later one.
             let note = || self.towards(side, vi).note_mark();
-            if let Some(door) = self.segment.ready_list(side, index).notify_after(vi, note) {
-                ring(door);
+            if let Some(doorbell) = self.segment.ready_list(side, index).notify_after(vi, note) {
+                ring(doorbell);
             }
         }
     }
@@ -67,19 +67,19 @@ impl Pair {
 
     /// Returns the futex word that also holds the time at which the VI's bit was last set in a ready list of
     /// `side`.
-    fn towards(&self, side: SideIndex, vi: u32) -> &Bell {
-        &self.segment.direction(vi, side ^ 1).bell
+    fn towards(&self, side: SideIndex, vi: u32) -> &WakeWord {
+        &self.segment.direction(vi, side ^ 1).wake_word
     }
 
     /// Notifies the peer by its doorbell with this index, or by the notification socket in place of this doorbell.
     pub(crate) fn ring(&self, index: u32) {
-        if let Some(doors) = self.doors.get() {
+        if let Some(doorbells) = self.doorbells.get() {
             crate::stats::rang();
-            let door = &doors[index as usize % DOORBELLS];
+            let doorbell = &doorbells[index as usize % DOORBELLS];
             if self.other_user.is_some() {
-                bells::ring(door);
+                notification_sockets::ring(doorbell);
             } else {
-                let _ = call::write(door.raw(), &1u64.to_ne_bytes());
+                let _ = call::write(doorbell.raw(), &1u64.to_ne_bytes());
             }
         }
     }

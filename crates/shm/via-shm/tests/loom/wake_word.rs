@@ -3,46 +3,49 @@
 use super::*;
 
 struct Shared {
-    bell: Bell,
+    wake_word: WakeWord,
     futex: Futex,
-    news: AtomicU32,
+    event: AtomicU32,
 }
 
 /// Waits like a thread that waits for a message.
 fn sleep(shared: &Shared) {
     loop {
-        let seen = shared.bell.word().load(Ordering::SeqCst);
-        shared.bell.going_to_sleep();
-        let news = shared.news.load(Ordering::Relaxed) != 0;
-        if !news {
-            shared.futex.wait(shared.bell.word(), seen);
+        let seen = shared.wake_word.word().load(Ordering::SeqCst);
+        shared.wake_word.going_to_sleep();
+        let event = shared.event.load(Ordering::Relaxed) != 0;
+        if !event {
+            shared.futex.wait(shared.wake_word.word(), seen);
         }
-        if news || shared.news.load(Ordering::Relaxed) != 0 {
+        if event || shared.event.load(Ordering::Relaxed) != 0 {
             return;
         }
     }
 }
 
-fn tell(shared: &Shared) {
-    shared.news.store(1, Ordering::Release);
-    if shared.bell.look().is_some_and(|listeners| listeners.sleepers) {
-        shared.bell.wake(|| shared.futex.wake());
+fn notify(shared: &Shared) {
+    shared.event.store(1, Ordering::Release);
+    if shared.wake_word.look().is_some_and(|listeners| listeners.sleepers) {
+        shared.wake_word.wake(|| shared.futex.wake());
     }
 }
 
 fn sleepers(count: usize) {
-    let shared =
-        Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
+    let shared = Arc::new(Shared {
+        wake_word: WakeWord::new(),
+        futex: Futex::new(),
+        event: AtomicU32::new(0),
+    });
     let threads: Vec<_> = (0..count)
         .map(|_| {
             let shared = shared.clone();
             thread::spawn(move || sleep(&shared))
         })
         .collect();
-    tell(&shared);
+    notify(&shared);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    tell(&shared);
-    assert_eq!(shared.bell.look(), None, "a sleep is announced that has been rung for");
+    notify(&shared);
+    assert_eq!(shared.wake_word.look(), None, "a sleep is announced that has been rung for");
 }
 
 #[test]
@@ -54,61 +57,70 @@ fn two_sleepers_are_woken() {
 #[test]
 fn sleeper_is_woken_by_the_second_event_while_the_first_notifier_is_stopped() {
     check(|| {
-        let shared =
-            Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
-        let ringer = {
+        let shared = Arc::new(Shared {
+            wake_word: WakeWord::new(),
+            futex: Futex::new(),
+            event: AtomicU32::new(0),
+        });
+        let stopped_notifier = {
             let shared = shared.clone();
             thread::spawn(move || {
-                if shared.bell.look().is_some_and(|listeners| listeners.sleepers) {
+                if shared.wake_word.look().is_some_and(|listeners| listeners.sleepers) {
                     // The notifier dies before it wakes the sleeper.
-                    shared.bell.ring();
+                    shared.wake_word.ring();
                 }
             })
         };
-        let teller = {
+        let other_notifier = {
             let shared = shared.clone();
-            thread::spawn(move || tell(&shared))
+            thread::spawn(move || notify(&shared))
         };
         sleep(&shared);
-        ringer.join().unwrap();
-        teller.join().unwrap();
+        stopped_notifier.join().unwrap();
+        other_notifier.join().unwrap();
     });
 }
 
 #[test]
-fn two_ringers_wake_a_sleeper() {
+fn two_notifiers_wake_a_sleeper() {
     check(|| {
-        let shared =
-            Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
-        let ringers: Vec<_> = (0..2)
+        let shared = Arc::new(Shared {
+            wake_word: WakeWord::new(),
+            futex: Futex::new(),
+            event: AtomicU32::new(0),
+        });
+        let notifiers: Vec<_> = (0..2)
             .map(|_| {
                 let shared = shared.clone();
-                thread::spawn(move || tell(&shared))
+                thread::spawn(move || notify(&shared))
             })
             .collect();
         sleep(&shared);
-        ringers.into_iter().for_each(|thread| thread.join().unwrap());
+        notifiers.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 
 /// The first look finds no sleeper, so the notifier leaves the fence to the sleepers. Under loom each thread executes
 /// its own fence.
 #[test]
-fn a_sleeper_is_woken_by_a_ringer_that_has_left_its_fence() {
+fn a_sleeper_is_woken_by_a_notifier_that_has_left_its_fence() {
     check(|| {
-        let shared =
-            Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
+        let shared = Arc::new(Shared {
+            wake_word: WakeWord::new(),
+            futex: Futex::new(),
+            event: AtomicU32::new(0),
+        });
         let quiet = Quiet::default();
-        assert_eq!(quiet.look(&shared.bell), None);
+        assert_eq!(quiet.look(&shared.wake_word), None);
         let sleeper = {
             let shared = shared.clone();
             thread::spawn(move || sleep(&shared))
         };
         // The second look finds the sleeper, or the sleeper has found the event.
-        for news in 1..3 {
-            shared.news.store(news, Ordering::Release);
-            if quiet.look(&shared.bell).is_some_and(|listeners| listeners.sleepers) {
-                shared.bell.wake(|| shared.futex.wake());
+        for event in 1..3 {
+            shared.event.store(event, Ordering::Release);
+            if quiet.look(&shared.wake_word).is_some_and(|listeners| listeners.sleepers) {
+                shared.wake_word.wake(|| shared.futex.wake());
             }
         }
         sleeper.join().unwrap();
@@ -119,7 +131,7 @@ fn a_sleeper_is_woken_by_a_ringer_that_has_left_its_fence() {
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,
-    TheRingersFence,
+    TheNotifiersFence,
     TheSleepersFence,
     /// The notifier wakes the sleeper, but does not change the futex word.
     TheWord,
@@ -131,20 +143,20 @@ fn copy(without: Without) {
     let sleeper = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let (who, word, news, note) = &*shared;
+            let (who, word, event, note) = &*shared;
             let seen = word.load(Ordering::Relaxed);
             who.store(1, Ordering::Relaxed);
             if without != Without::TheSleepersFence {
                 fence(Ordering::SeqCst);
             }
-            if news.load(Ordering::Relaxed) == 0 {
+            if event.load(Ordering::Relaxed) == 0 {
                 note.sleep_if(|| word.load(Ordering::SeqCst) == seen);
             }
         })
     };
-    let (who, word, news, note) = &*shared;
-    news.store(1, Ordering::Release);
-    if without != Without::TheRingersFence {
+    let (who, word, event, note) = &*shared;
+    event.store(1, Ordering::Release);
+    if without != Without::TheNotifiersFence {
         fence(Ordering::SeqCst);
     }
     if who.load(Ordering::Relaxed) != 0 {
@@ -164,8 +176,8 @@ fn the_copy_holds_with_everything() {
 
 #[test]
 #[should_panic(expected = "a missed wake-up")]
-fn without_the_ringers_fence_a_wake_up_is_missed() {
-    check(|| copy(Without::TheRingersFence));
+fn without_the_notifiers_fence_a_wake_up_is_missed() {
+    check(|| copy(Without::TheNotifiersFence));
 }
 
 #[test]

@@ -18,10 +18,10 @@
 //! **No missed wake-up.** Each byte that arrives is an edge-triggered event in each epoll instance that watches the
 //! receiving end. The instance also asks for [`libc::EPOLLOUT`], which always holds because nothing is sent from
 //! the receiving end. So the event is reported even if another thread has already read the byte. A thread that gets
-//! an event reads the bytes before it looks for events of connections ([`heard`]). A notification that finds the
-//! socket full is not lost. A thread will read the earlier bytes, and then look for events.
+//! an event reads the bytes before it looks for events of connections ([`take_notification`]). A notification that
+//! finds the socket full is not lost. A thread will read the earlier bytes, and then look for events.
 
-use super::doors;
+use super::doorbells;
 use super::table::get;
 use super::{Pair, each};
 use sovia_sync::{RobustBox, rank};
@@ -34,9 +34,9 @@ pub(crate) const HANDED: usize = DOORBELLS + 1;
 
 /// This process's notification sockets for one peer by rule.
 #[derive(Debug)]
-pub(super) struct Bells {
+pub(super) struct NotificationSockets {
     /// Receiving ends, each in place of the doorbell with the same index.
-    hears: [Fd; DOORBELLS],
+    receiving: [Fd; DOORBELLS],
     /// This process's end of the pair of sockets that reports the family's death. Forked children inherit this end, and
     /// so does a program that joins the family. Any other exec closes it.
     life: Fd,
@@ -50,18 +50,18 @@ const FIRST: u64 = 0xd5_0b1a_d000_0000;
 /// Number of values for the user data of notification sockets. Above [`FIRST`], the lowest three bits are the
 /// doorbell's index, and the higher bits are the pair's index.
 const DATA: u64 = 1 << 16;
-const DOOR_BITS: u32 = 3;
-const _: () = assert!(DOORBELLS <= 1 << DOOR_BITS);
+const DOORBELL_BITS: u32 = 3;
+const _: () = assert!(DOORBELLS <= 1 << DOORBELL_BITS);
 
-fn data_of(pair: u32, door: u32) -> u64 {
-    FIRST + (u64::from(pair) << DOOR_BITS | u64::from(door))
+fn data_of(pair: u32, doorbell: u32) -> u64 {
+    FIRST + (u64::from(pair) << DOORBELL_BITS | u64::from(doorbell))
 }
 
 const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
 
-impl Bells {
+impl NotificationSockets {
     /// Makes the socket pairs. Returns `None` if there are not enough descriptors.
-    pub(super) fn new() -> Option<Bells> {
+    pub(super) fn new() -> Option<NotificationSockets> {
         let pair = || {
             let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
             let [own, its] = call::socketpair(libc::AF_UNIX, kind).ok()?.map(Fd::adopt);
@@ -72,34 +72,36 @@ impl Bells {
             let _ = call::setsockopt(own.raw(), libc::SOL_SOCKET, libc::SO_OOBINLINE, &1i32);
             (own.is_high() && its.is_high()).then_some((own, its))
         };
-        let (mut hears, mut handed) = (Vec::new(), Vec::new());
+        let (mut receiving, mut handed) = (Vec::new(), Vec::new());
         for _ in 0..HANDED {
             let (own, its) = pair()?;
-            hears.push(own);
+            receiving.push(own);
             handed.push(its);
         }
-        let life = hears.pop()?;
-        let (Ok(hears), Ok(handed)) = (hears.try_into(), handed.try_into()) else { return None };
-        Some(Bells { hears, life, handed: RobustBox::new(Some(handed)) })
+        let life = receiving.pop()?;
+        let (Ok(receiving), Ok(handed)) = (receiving.try_into(), handed.try_into()) else {
+            return None;
+        };
+        Some(NotificationSockets { receiving, life, handed: RobustBox::new(Some(handed)) })
     }
 
     /// Returns this process's sockets for a program that it executes.
     pub(super) fn passed(&self) -> [i32; HANDED] {
         let mut all = [self.life.raw(); HANDED];
-        for (to, end) in all.iter_mut().zip(&self.hears) {
+        for (to, end) in all.iter_mut().zip(&self.receiving) {
             *to = end.raw();
         }
         all
     }
 
     /// Takes over the sockets from the process that has executed this program. The peer has its ends.
-    pub(super) fn take(sockets: [Fd; HANDED]) -> Bells {
-        let [hears @ .., life] = sockets;
-        Bells { hears, life, handed: RobustBox::new(None) }
+    pub(super) fn take(sockets: [Fd; HANDED]) -> NotificationSockets {
+        let [receiving @ .., life] = sockets;
+        NotificationSockets { receiving, life, handed: RobustBox::new(None) }
     }
 
-    fn hearing(&self, door: u32) -> i32 {
-        self.hears[door as usize % DOORBELLS].raw()
+    fn receiving_end(&self, doorbell: u32) -> i32 {
+        self.receiving[doorbell as usize % DOORBELLS].raw()
     }
 
     /// Returns the ends for the peer, or `None` once the peer has received them.
@@ -117,21 +119,21 @@ impl Bells {
     pub(super) fn sever(&self) {
         self.handed_over();
         self.shut();
-        for end in self.hears.iter().chain([&self.life]) {
+        for end in self.receiving.iter().chain([&self.life]) {
             sovia_sys::fd::sever(end.raw());
         }
     }
 
     /// Shuts down and empties the sockets: nothing can be sent to them afterwards, and closing them takes no time.
     fn shut(&self) {
-        for end in self.hears.iter().chain([&self.life]) {
+        for end in self.receiving.iter().chain([&self.life]) {
             let _ = call::shutdown(end.raw(), libc::SHUT_RDWR);
             empty(end);
         }
     }
 }
 
-impl Drop for Bells {
+impl Drop for NotificationSockets {
     fn drop(&mut self) {
         self.shut();
     }
@@ -182,15 +184,15 @@ pub(super) fn ring(fd: &Fd) {
 
 /// Returns true if an event with this user data came from a notification socket.
 #[inline]
-pub(crate) fn is_bell(data: u64) -> bool {
+pub(crate) fn is_notification_socket(data: u64) -> bool {
     data.wrapping_sub(FIRST) < DATA
 }
 
 /// Takes the unread bytes off a notification socket, if an event with this user data came from such a socket. Returns
 /// true if so.
 #[inline]
-pub(crate) fn heard(data: u64) -> bool {
-    if !is_bell(data) {
+pub(crate) fn take_notification(data: u64) -> bool {
+    if !is_notification_socket(data) {
         return false;
     }
     take_from(data.wrapping_sub(FIRST) as u32);
@@ -199,54 +201,67 @@ pub(crate) fn heard(data: u64) -> bool {
 
 #[cold]
 fn take_from(number: u32) {
-    if let Some(pair) = get(number >> DOOR_BITS)
-        && let Some(bells) = &pair.bells
+    if let Some(pair) = get(number >> DOORBELL_BITS)
+        && let Some(notification_sockets) = &pair.notification_sockets
     {
-        let end = &bells.hears[(number & ((1 << DOOR_BITS) - 1)) as usize % DOORBELLS];
+        let end = &notification_sockets.receiving
+            [(number & ((1 << DOORBELL_BITS) - 1)) as usize % DOORBELLS];
         // There may be no bytes: an epoll instance also reports an event when it begins to watch a socket.
-        if empty(end) && pair.has_doors() {
+        if empty(end) && pair.has_doorbells() {
             // The peer has sent a notification, so the peer has received its ends of the sockets.
-            bells.handed_over();
+            notification_sockets.handed_over();
         }
     }
 }
 
 impl Pair {
     /// Adds this pair's notification socket for a doorbell to an epoll instance, if the peer is a peer by rule.
-    /// `index` is the pair's index, and `door` the doorbell's.
-    pub(crate) fn listen(&self, index: u32, epoll: i32, door: u32) {
-        if let Some(bells) = &self.bells {
-            let door = door % DOORBELLS as u32;
-            let data = data_of(index, door);
-            let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, bells.hearing(door), EVENTS, data);
+    /// `index` is the pair's index, and `doorbell` the doorbell's.
+    pub(crate) fn listen(&self, index: u32, epoll: i32, doorbell: u32) {
+        if let Some(notification_sockets) = &self.notification_sockets {
+            let doorbell = doorbell % DOORBELLS as u32;
+            let data = data_of(index, doorbell);
+            let _ = poll::epoll_ctl(
+                epoll,
+                libc::EPOLL_CTL_ADD,
+                notification_sockets.receiving_end(doorbell),
+                EVENTS,
+                data,
+            );
         }
     }
 
     /// Removes the pair's notification socket for a doorbell from an epoll instance.
-    pub(crate) fn listen_no_more(&self, epoll: i32, door: u32) {
-        if let Some(bells) = &self.bells {
-            let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, bells.hearing(door), 0, 0);
+    pub(crate) fn listen_no_more(&self, epoll: i32, doorbell: u32) {
+        if let Some(notification_sockets) = &self.notification_sockets {
+            let _ = poll::epoll_ctl(
+                epoll,
+                libc::EPOLL_CTL_DEL,
+                notification_sockets.receiving_end(doorbell),
+                0,
+                0,
+            );
         }
     }
 
-    /// Removes the pair's sockets from every instance that [`doors::epoll_of_door`] made. Called before the pair is
-    /// unmapped.
+    /// Removes the pair's sockets from every instance that [`doorbells::epoll_of_doorbell`] made. Called before the
+    /// pair is unmapped.
     pub(super) fn leave_instances(&self) {
-        doors::each_epoll(|epoll, door| self.listen_no_more(epoll, door));
+        doorbells::each_epoll(|epoll, doorbell| self.listen_no_more(epoll, doorbell));
     }
 }
 
 /// Adds a new pair's notification sockets to existing epoll instances, because threads may already sleep in these
 /// instances.
-pub(super) fn listen_to(index: u32) {
+pub(super) fn watch_new(index: u32) {
     if let Some(pair) = get(index) {
-        doors::each_epoll(|epoll, door| pair.listen(index, epoll, door));
+        doorbells::each_epoll(|epoll, doorbell| pair.listen(index, epoll, doorbell));
     }
 }
 
 /// Adds the notification sockets of all pairs for a doorbell to a new epoll instance.
-pub(super) fn listen_to_all(epoll: i32, door: u32) {
-    each(|index, pair| pair.listen(index, epoll, door));
+pub(super) fn watch_all_pairs(epoll: i32, doorbell: u32) {
+    each(|index, pair| pair.listen(index, epoll, doorbell));
 }
 
-const _: () = assert!((super::table::PAIRS as u64) << DOOR_BITS <= DATA);
+const _: () = assert!((super::table::PAIRS as u64) << DOORBELL_BITS <= DATA);
