@@ -118,9 +118,9 @@ calls! {
                 outcome(real(fd, request, argument) as isize)?;
                 take(answer).map(|n| n as usize)
             };
-            let told = ops::fionread(fd, at, kernel)
+            let result = ops::fionread(fd, at, kernel)
                 .and_then(|n| give(answer, n.min(c_int::MAX as usize) as c_int));
-            return match told {
+            return match result {
                 Ok(()) => 0,
                 Err(e) => finish(Err(e)) as c_int,
             };

@@ -125,7 +125,7 @@ calls! {
             let (control_len, mut flags) = match ops::left(fd, at) {
                 // SAFETY: the program owns the memory for control messages, and only integers are stored there.
                 Some(left) => match unsafe { give_left(&header, left) } {
-                    Ok(told) => told,
+                    Ok(result) => result,
                     Err(error) => return finish(Err(error)),
                 },
                 None => (0, 0),
@@ -138,12 +138,12 @@ calls! {
             // Like the kernel, this code also returns the flag MSG_CMSG_CLOEXEC of the call.
             flags |= how & libc::MSG_CMSG_CLOEXEC;
             let named = !header.msg_name.is_null();
-            let told = [
+            let result = [
                 if named { give(&raw mut (*msg).msg_namelen, 0) } else { Ok(()) },
                 give(&raw mut (*msg).msg_controllen, control_len),
                 give(&raw mut (*msg).msg_flags, flags),
             ];
-            if told.iter().any(Result::is_err) {
+            if result.iter().any(Result::is_err) {
                 return finish(Err(libc::EFAULT));
             }
         }
@@ -235,13 +235,13 @@ pub unsafe fn recvfrom(
     // unchanged.
     if n >= 0 && !from.is_null() {
         // SAFETY: the program owns the memory, and every bit pattern is a valid length.
-        let told = match unsafe { take(from_len) } {
+        let result = match unsafe { take(from_len) } {
             Ok(len) if (len as c_int) < 0 => Err(libc::EINVAL),
             // SAFETY: the program owns the memory, and a length has no padding.
             Ok(_) => unsafe { give(from_len, 0) },
             Err(e) => Err(e),
         };
-        if let Err(e) = told {
+        if let Err(e) = result {
             return finish(Err(e));
         }
     }

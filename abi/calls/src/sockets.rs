@@ -207,10 +207,10 @@ calls! {
         };
         let bytes = error.to_ne_bytes();
         let n = bytes.len().min(room as usize);
-        let told = access::copy(value.cast(), bytes.as_ptr(), n)
+        let result = access::copy(value.cast(), bytes.as_ptr(), n)
             .map_err(|BadAddress| libc::EFAULT)
             .and_then(|()| give(len, n as socklen_t));
-        match told {
+        match result {
             Ok(()) => 0,
             Err(e) => finish(Err(e)) as c_int,
         }

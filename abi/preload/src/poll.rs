@@ -129,13 +129,13 @@ pub(crate) unsafe fn system_call(
                 calls::poll::epoll_ctl(real, a as c_int, b as c_int, c as c_int, d as *mut _)
             }
             libc::SYS_ppoll if has_mask_of_other_size(d, e) => real(),
-            libc::SYS_ppoll => telling_time_left(c as *mut timespec, &is_kernels, || {
+            libc::SYS_ppoll => storing_time_left(c as *mut timespec, &is_kernels, || {
                 let real = |_, _, _, _| real();
                 calls::poll::ppoll(real, a as *mut _, b as nfds_t, c as *const _, d as *const _)
             }),
             libc::SYS_pselect6 => match mask_of_pselect(f as *const [usize; 2]) {
                 Some([mask, size]) if !has_mask_of_other_size(mask as c_long, size as c_long) => {
-                    telling_time_left(e as *mut timespec, &is_kernels, || {
+                    storing_time_left(e as *mut timespec, &is_kernels, || {
                         let real = |_, _, _, _, _, _| real();
                         let sets = (b as *mut _, c as *mut _, d as *mut _);
                         let (count, mask) = (a as c_int, mask as *const sigset_t);
@@ -188,7 +188,7 @@ unsafe fn mask_of_pselect(at: *const [usize; 2]) -> Option<[usize; 2]> {
 ///
 /// # Safety
 /// `time` must be a pointer that the program passed. Its memory may be unmapped.
-unsafe fn telling_time_left(
+unsafe fn storing_time_left(
     time: *mut timespec,
     is_kernels: &Cell<bool>,
     call: impl FnOnce() -> c_int,

@@ -218,15 +218,15 @@ impl Found {
     fn read(&self, scan: &mut Scan, records: &mut impl Iterator<Item = Records>) {
         let family = scan.families.len();
         for (file, records) in self.files.iter().zip(records) {
-            for (record, said) in records {
-                let holds = |place: u32| said.holders.may_have(place);
+            for (record, content) in records {
+                let holds = |place: u32| content.holders.may_have(place);
                 let holders = self.places.iter().filter(|(place, _)| holds(*place));
                 let holders: Vec<usize> = holders.map(|(_, process)| *process).collect();
                 // No process that has this connection lives, or this user may not look at it.
                 let Some(&one) = holders.first() else { continue };
-                let id = Id { file: file.inode, record, life: said.generation };
+                let id = Id { file: file.inode, record, life: content.generation };
                 let net = scan.processes[one].net;
-                scan.connections.push(Connection { id, family, holders, net, record: said });
+                scan.connections.push(Connection { id, family, holders, net, record: content });
             }
         }
         let Some(first) = self.files.first() else { return };

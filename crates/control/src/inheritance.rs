@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_tell_what_was_put_into_them() {
+    fn encoded_inheritance_is_decoded_unchanged() {
         let mut bytes = std::vec![7; LEN];
         let mut inheritance = Inheritance::new(&mut bytes, HEAD);
         assert!((0..4).all(|fd| inheritance.add(one(fd))));

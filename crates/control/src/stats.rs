@@ -409,11 +409,11 @@ mod tests {
             StatsPage::copy_of(bytes).unwrap()
         };
         for page in [seen(&mut memory, StatsPage::SIZE).unwrap(), &copy] {
-            said_by(page, &traffic);
+            assert_traffic(page, &traffic);
         }
     }
 
-    fn said_by(page: &StatsPage, traffic: &Traffic) {
+    fn assert_traffic(page: &StatsPage, traffic: &Traffic) {
         for (place, &reason) in Reason::ALL.iter().enumerate() {
             assert_eq!(page.stayed_for(reason), place as u64 + 1);
         }

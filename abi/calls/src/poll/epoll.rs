@@ -88,12 +88,12 @@ unsafe fn epoll_any(
             return n;
         }
         // SAFETY: the kernel has just written `n` entries at `events`, and the program owns the array.
-        let told = unsafe { core::slice::from_raw_parts_mut(events, n as usize) };
-        let kept = epoll::filter(told, before);
+        let reported = unsafe { core::slice::from_raw_parts_mut(events, n as usize) };
+        let kept = epoll::filter(reported, before);
         has_rung = kept < n as usize;
         if kept > 0 || !sleeps {
             if kept > 1 {
-                epoll::note_order(index, &mut told[..kept]);
+                epoll::note_order(index, &mut reported[..kept]);
             }
             if has_rung {
                 epoll::pass_on(index);

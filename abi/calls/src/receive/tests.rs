@@ -41,8 +41,8 @@ fn give_left_in(room: usize) -> (Result<(size_t, c_int), Errno>, [u8; 32]) {
     header.msg_control = bytes.as_mut_ptr().cast();
     header.msg_controllen = room;
     // SAFETY: `bytes` is at least as long as the `room` of every test.
-    let told = unsafe { give_left(&header, 0x0403_0201) };
-    (told, bytes)
+    let result = unsafe { give_left(&header, 0x0403_0201) };
+    (result, bytes)
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn bytes_left_are_stored_as_far_as_there_is_room() {
         (24, 24, 0),
         (32, 24, 0),
     ] {
-        let (told, bytes) = give_left_in(room);
-        assert_eq!(told, Ok((len, flags)), "room for {room} bytes");
+        let (result, bytes) = give_left_in(room);
+        assert_eq!(result, Ok((len, flags)), "room for {room} bytes");
         if room < 16 {
             assert_eq!(bytes, [0xee; 32]);
             continue;

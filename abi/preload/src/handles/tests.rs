@@ -22,7 +22,7 @@ fn look_ups_everywhere_and_in_a_library_find_libcs_functions() {
 }
 
 #[test]
-fn a_name_or_library_that_is_missing_is_null_and_told_by_dlerror() {
+fn a_missing_name_or_library_is_null_and_reported_by_dlerror() {
     tests::start();
     let name = c"sovia_no_such_function".as_ptr();
     // SAFETY: all names are C strings, and glibc defines the pseudo handle.

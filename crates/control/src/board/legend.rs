@@ -198,8 +198,8 @@ impl Legend {
             chunk.copy_from_slice(&word(NAME + i).to_ne_bytes());
         }
         let mut fields = [None; WORDS_MAX];
-        let said = word(FIELDS_COUNT).min(FIELDS_MAX as u64) as usize;
-        for field in (0..said).filter_map(|i| Field::decode(word(FIELDS + i))) {
+        let field_count = word(FIELDS_COUNT).min(FIELDS_MAX as u64) as usize;
+        for field in (0..field_count).filter_map(|i| Field::decode(word(FIELDS + i))) {
             fields[field.word as usize] = Some(field);
         }
         let ends = || {

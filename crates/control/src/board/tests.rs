@@ -82,12 +82,12 @@ fn what_is_written_is_read() {
         transfer: Transfer::Copy,
     };
     put(&mut record, 64, configuration.word(), 8);
-    let said = Record::read(&legend, &record[20..72]).unwrap();
-    assert_eq!((said.generation, said.phase), (7, Phase::Attached));
-    assert_eq!((said.traffic.bytes_sent, said.unsettled.bytes_sent), (15, 5));
-    assert_eq!(said.stays, Some(crate::Reason::Rule));
-    assert_eq!(said.configuration, Some(configuration));
-    let (local, peer) = said.addresses.unwrap();
+    let content = Record::read(&legend, &record[20..72]).unwrap();
+    assert_eq!((content.generation, content.phase), (7, Phase::Attached));
+    assert_eq!((content.traffic.bytes_sent, content.unsettled.bytes_sent), (15, 5));
+    assert_eq!(content.stays, Some(crate::Reason::Rule));
+    assert_eq!(content.configuration, Some(configuration));
+    let (local, peer) = content.addresses.unwrap();
     assert_eq!((local.port(), peer.port()), (80, 6379));
 
     // The addresses of the slot's last connection do not belong to the present connection.
@@ -111,7 +111,7 @@ fn addresses_keep_their_family() {
 }
 
 #[test]
-fn files_that_say_more_than_they_hold_are_refused() {
+fn files_shorter_than_their_schema_says_are_refused() {
     let changes: [fn(&mut Shape); 7] = [
         |shape| shape.stride = u32::MAX,
         |shape| shape.count = 200,

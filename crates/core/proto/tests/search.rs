@@ -9,10 +9,10 @@ use std::time::Instant;
 /// successors.
 ///
 /// # Panics
-/// Panics if a property does not hold. `tell` prints a path, usually the shortest, to a state that violates the
+/// Panics if a property does not hold. `describe` prints a path, usually the shortest, to a state that violates the
 /// property.
 #[track_caller]
-pub(crate) fn visit_all<M>(model: M, tell: impl Fn(&Path<M::State, M::Action>) -> String)
+pub(crate) fn visit_all<M>(model: M, describe: impl Fn(&Path<M::State, M::Action>) -> String)
 where
     M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
@@ -20,11 +20,11 @@ where
 {
     let start = Instant::now();
     let checker = model.clone().checker().threads(2).spawn_dfs().join();
-    if let Some(text) = wrong(&checker, &tell) {
+    if let Some(text) = wrong(&checker, &describe) {
         // A breadth-first search finds a shorter path, if it finds a violation as well.
         let found = HasDiscoveries::AnyFailures;
         let shortest = model.checker().finish_when(found).spawn_bfs().join();
-        panic!("not so: {}", wrong(&shortest, &tell).unwrap_or(text));
+        panic!("not so: {}", wrong(&shortest, &describe).unwrap_or(text));
     }
     checker.assert_properties();
     // Shown in `--nocapture` runs.
@@ -34,7 +34,7 @@ where
 /// Returns the name of a property that does not hold, and the path to the state that violates it.
 fn wrong<M: Model>(
     checker: &impl Checker<M>,
-    tell: impl Fn(&Path<M::State, M::Action>) -> String,
+    describe: impl Fn(&Path<M::State, M::Action>) -> String,
 ) -> Option<String>
 where
     M::State: Clone + Debug + Hash + PartialEq,
@@ -42,6 +42,6 @@ where
 {
     checker.discoveries().into_iter().find_map(|(name, path)| {
         let is_wrong = checker.discovery_classification(name).to_string() == "counterexample";
-        is_wrong.then(|| format!("{name}\n{:#?}\n{}", path.last_state(), tell(&path)))
+        is_wrong.then(|| format!("{name}\n{:#?}\n{}", path.last_state(), describe(&path)))
     })
 }

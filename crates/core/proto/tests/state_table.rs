@@ -66,7 +66,7 @@ fn the_ways_of_closing() {
 
 /// Checks that the flags by which the preloaded sockets close ([`Closing`]) agree with this table.
 #[test]
-fn the_flags_and_the_table_say_the_same() {
+fn flags_agree_with_the_table() {
     fn compare(state: State, flags: Closing, depth: usize) {
         assert_eq!(state.peer_finished(), flags.fin_received, "{state}");
         assert_eq!(state == State::Finished, flags.is_finished(), "{state}");

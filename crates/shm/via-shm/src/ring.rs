@@ -297,7 +297,7 @@ mod tests {
     /// Tries the tags of entry `n`'s slot in several laps, for numbers near the wrap-around and far from it.
     /// Exactly one tag must count as entry `n`, and exactly one as the entry of the lap before.
     #[test]
-    fn tags_tell_entries_apart_where_they_wrap() {
+    fn tags_distinguish_entries_that_wrap() {
         for n in (0..4 * SLOTS).map(|n| n.wrapping_sub(2 * SLOTS)) {
             for lap in -3..=3i32 {
                 let other = n.wrapping_add_signed(lap * SLOTS as i32);

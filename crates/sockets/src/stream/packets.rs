@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_that_say_nothing_are_damage() {
+    fn packets_without_content_are_corrupt() {
         let is_one = |kind, acks, len| {
             let immediate = Immediate { kind, acks }.encode();
             packet_of(&Entry { immediate, len, pool_offset: None }).is_ok()

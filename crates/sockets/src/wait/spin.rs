@@ -1,8 +1,8 @@
 //! Spins before a sleep, and learns if spinning pays.
 //!
 //! Each thread keeps a budget of time to spin. A spin that succeeds sets the budget to its maximum, and a spin that
-//! fails halves the budget. So an idle thread spins for a microsecond or two, then sleeps. A thread whose peer waits for
-//! a processor does the same, because the peer's answer never comes during a spin.
+//! fails halves the budget. So an idle thread spins for a microsecond or two, then sleeps. A thread whose peer waits
+//! for a processor does the same, because the peer's answer never comes during a spin.
 //!
 //! A small budget hides that a longer spin would succeed. So now and then, after failed spins with a soon answer, one
 //! spin takes as long as the setting allows. If it fails as well, the next such spin comes after twice as many.
@@ -21,8 +21,8 @@ const FIRST: u32 = 64;
 const LEAST_NS: u64 = 2_000;
 /// Budget of a new thread in nanoseconds.
 const NEW_NS: u64 = 10_000;
-/// Number of failed spins with a soon answer, after which one spin is as long as possible. The first number doubles, up to
-/// the second, while long spins fail.
+/// Number of failed spins with a soon answer, after which one spin is as long as possible. The first number doubles,
+/// up to the second, while long spins fail.
 const EXPLORES_AFTER: RangeInclusive<u32> = 8..=256;
 
 thread_local! {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_system_call_can_tell_ends_a_spin() {
+    fn spin_ends_at_events_that_only_a_system_call_reports() {
         assert!(spin().rest(|| false, 0, || true));
     }
 

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `SOVIA_DACKS`, `dacks`, … | selects the papers' configuration with this name |
 //! | `notify`, `handler`, `single` | selects the thread that handles messages |
-//! | `reg`, `copy`, `hybrid`, `hybrid=2048` | registers or copies messages; `hybrid=N` copies messages of up to N bytes |
+//! | `reg`, `copy`, `hybrid`, `hybrid=2048` | registers or copies messages; `hybrid=N` copies messages of up to N
+//! bytes |
 //! | `auto` | lets the provider choose the fastest way to send |
 //! | `w=32`, `t=16` | sets window and threshold, in packets |
 //! | `chunk=32768` | sets the length of the longest packet, in bytes |
@@ -237,8 +238,8 @@ mod tests {
     #[test]
     fn each_word_has_a_meaning() {
         for word in Configuration::words() {
-            let said = word.parse::<Configuration>();
-            assert!(!matches!(said, Err(ParseError::Word(_))), "{word}: {said:?}");
+            let message_of = word.parse::<Configuration>();
+            assert!(!matches!(message_of, Err(ParseError::Word(_))), "{word}: {message_of:?}");
         }
     }
 
@@ -286,24 +287,27 @@ mod tests {
 
     #[test]
     fn errors_name_what_is_wrong() {
-        let said = |text| parse(text).unwrap_err().to_string();
-        assert_eq!(said("SOVIA_WARP"), "no such configuration or setting: `SOVIA_WARP`");
-        assert_eq!(said("w"), "`w` needs a value, as in `w=16`");
-        assert_eq!(said("w=many"), "`w` cannot be `many`");
-        assert_eq!(said("w=70000"), "`w` cannot be `70000`");
-        assert_eq!(said("w=0"), "w is 0, and must be 1 to 256 packets");
-        assert_eq!(said("w=4,t=8"), "t is 8, and must be 1 to w (4 packets)");
-        assert_eq!(said("copy=3"), "`copy` cannot be `3`");
-        assert_eq!(said("delay=1ms"), "`delay` cannot be `1ms`");
-        assert_eq!(said("combine,delay=soon"), "`delay` cannot be `soon`");
-        assert!(said("combine,delay=0ms").starts_with("the delay is 0ns"));
-        assert!(said("combine=0").contains("0 bytes"));
-        assert!(said("chunk=10").starts_with("the chunk is 10"));
+        let message_of = |text| parse(text).unwrap_err().to_string();
+        assert_eq!(message_of("SOVIA_WARP"), "no such configuration or setting: `SOVIA_WARP`");
+        assert_eq!(message_of("w"), "`w` needs a value, as in `w=16`");
+        assert_eq!(message_of("w=many"), "`w` cannot be `many`");
+        assert_eq!(message_of("w=70000"), "`w` cannot be `70000`");
+        assert_eq!(message_of("w=0"), "w is 0, and must be 1 to 256 packets");
+        assert_eq!(message_of("w=4,t=8"), "t is 8, and must be 1 to w (4 packets)");
+        assert_eq!(message_of("copy=3"), "`copy` cannot be `3`");
+        assert_eq!(message_of("delay=1ms"), "`delay` cannot be `1ms`");
+        assert_eq!(message_of("combine,delay=soon"), "`delay` cannot be `soon`");
+        assert!(message_of("combine,delay=0ms").starts_with("the delay is 0ns"));
+        assert!(message_of("combine=0").contains("0 bytes"));
+        assert!(message_of("chunk=10").starts_with("the chunk is 10"));
         assert_eq!(
-            said("3way,w=2"),
+            message_of("3way,w=2"),
             "the three-way handshake needs w=1 and cannot combine messages"
         );
-        assert_eq!(said("SOVIA_RDMA,combine"), "RDMA writes need w=1 and cannot combine messages");
-        assert_eq!(said(""), "no such configuration or setting: ``");
+        assert_eq!(
+            message_of("SOVIA_RDMA,combine"),
+            "RDMA writes need w=1 and cannot combine messages"
+        );
+        assert_eq!(message_of(""), "no such configuration or setting: ``");
     }
 }

@@ -439,7 +439,7 @@ fn ends_that_are_just_meeting_agree_on_what_comes_on_tcp() {
 }
 
 #[test]
-fn record_is_told_from_data_as_soon_as_they_differ() {
+fn record_and_data_are_distinguished_at_the_first_different_byte() {
     let record = Record { position: 0, bytes: 9 };
     let encoded = record.encode();
     for n in 0..LEN {

@@ -215,22 +215,22 @@ mod tests {
 
     #[test]
     fn event_survives_encoding_and_nonsense_is_refused() {
-        let mut said = 0;
+        let mut checked = 0;
         for number in 0..=u8::MAX {
             for value in [0, 7, LIMIT - 1, LIMIT, u64::MAX] {
                 if let Some(event) = FromSender::from_parts(number, value) {
                     assert_eq!(event.to_parts(), (number, value));
-                    said += 1;
+                    checked += 1;
                 }
                 if let Some(event) = FromReceiver::from_parts(number, value) {
                     assert_eq!(event.to_parts(), (number, value));
-                    said += 1;
+                    checked += 1;
                 }
             }
         }
         // Four variants of `FromSender` and one of `FromReceiver` have a value. Three of the five tested values are
         // valid.
-        assert_eq!(said, (4 + 1) * 3 + 6 + 6);
+        assert_eq!(checked, (4 + 1) * 3 + 6 + 6);
     }
 
     #[test]

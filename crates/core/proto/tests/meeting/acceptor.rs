@@ -10,7 +10,7 @@ impl Meeting {
         let me = self.process(conn, ACCEPTOR);
         match w.ends[conn][ACCEPTOR] {
             End::New => w.ends[conn][ACCEPTOR] = End::Looking { greeted: false },
-            End::Looking { .. } if !w.inbox[me].is_empty() => self.hear(w, me),
+            End::Looking { .. } if !w.inbox[me].is_empty() => self.receive(w, me),
             End::Looking { .. } => w.at[me] = At::Find { conn },
             _ => {}
         }

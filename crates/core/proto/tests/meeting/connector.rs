@@ -19,7 +19,7 @@ impl Meeting {
             }
             End::Bound => {
                 if let Some(message) = w.names[conn].queue.pop() {
-                    self.hear_hello(w, conn, &message);
+                    self.receive_hello(w, conn, &message);
                 }
             }
             End::Requested(s, v) => self.look_at_request(w, conn, s, v),
@@ -48,7 +48,7 @@ impl Meeting {
         free
     }
 
-    fn hear_hello(&self, w: &mut World, conn: usize, message: &Message) {
+    fn receive_hello(&self, w: &mut World, conn: usize, message: &Message) {
         if message.step != Step::Hello || !self.is_proven(w, message, ACCEPTOR) {
             return;
         }
@@ -96,8 +96,8 @@ impl Meeting {
     fn look_at_request(&self, w: &mut World, conn: usize, s: usize, v: usize) {
         let me = self.process(conn, CONNECTOR);
         let phase = w.vi(s, v).phase;
-        if !w.pair(me, s).doorbells && (self.rules.hear_always || phase == Phase::Accepted) {
-            self.hear_answer(w, me, s);
+        if !w.pair(me, s).doorbells && (self.rules.receive_always || phase == Phase::Accepted) {
+            self.receive_answer(w, me, s);
         }
         match phase {
             Phase::Accepted if w.pair(me, s).doorbells || !self.rules.doorbells_first => {
@@ -114,15 +114,15 @@ impl Meeting {
         }
     }
 
-    fn hear_answer(&self, w: &mut World, me: usize, s: usize) {
+    fn receive_answer(&self, w: &mut World, me: usize, s: usize) {
         if self.rules.answers == Answers::Inbox {
-            return self.hear(w, me);
+            return self.receive(w, me);
         }
         for conn in 0..CONNECTIONS {
             while w.names[conn].holder == Holder::Greeting(s)
                 && let Some(message) = w.names[conn].queue.pop()
             {
-                self.hear_accept(w, me, s, &message);
+                self.receive_accept(w, me, s, &message);
             }
         }
         if w.pair(me, s).doorbells {

@@ -63,13 +63,13 @@ impl Meeting {
     }
 
     /// Receives one message from the inbox.
-    pub(crate) fn hear(&self, w: &mut World, me: usize) {
+    pub(crate) fn receive(&self, w: &mut World, me: usize) {
         match w.inbox[me].pop() {
-            Some(message) if message.step == Step::Offer => self.hear_offer(w, me, message),
+            Some(message) if message.step == Step::Offer => self.receive_offer(w, me, message),
             Some(message) if message.step == Step::Accept => {
                 let pair = self.pair_with(w, me, message.from, CONNECTOR);
                 if let Some(s) = pair {
-                    self.hear_accept(w, me, s, &message);
+                    self.receive_accept(w, me, s, &message);
                 }
             }
             _ => {}
@@ -77,7 +77,7 @@ impl Meeting {
     }
 
     /// Applies an answer, which carries the peer's doorbells.
-    pub(crate) fn hear_accept(&self, w: &mut World, me: usize, s: usize, message: &Message) {
+    pub(crate) fn receive_accept(&self, w: &mut World, me: usize, s: usize, message: &Message) {
         let peer = w.segment(s).peer;
         let pair = w.pair(me, s);
         if message.step == Step::Accept
@@ -92,7 +92,7 @@ impl Meeting {
         }
     }
 
-    fn hear_offer(&self, w: &mut World, me: usize, message: Message) {
+    fn receive_offer(&self, w: &mut World, me: usize, message: Message) {
         let conn = message.conn;
         let looking = matches!(w.ends[conn][ACCEPTOR], End::Looking { .. });
         if !looking || self.process(conn, ACCEPTOR) != me || !self.is_proven(w, &message, CONNECTOR)

@@ -143,7 +143,7 @@ fn every_precaution_is_needed() {
         (MEET, same, close, |p| p.keep_file = false),
         (MEET, same, calm, |p| p.answers = Answers::LastName),
         (MEET, same, calm, |p| p.answers = Answers::EveryName),
-        (MEET, same, attack, |p| p.hear_always = false),
+        (MEET, same, attack, |p| p.receive_always = false),
         (MEET, same, attack, |p| p.answer_first = false),
         (MEET, crossed, calm, |p| p.pairs_by_role = false),
         (MEET, forked, calm, |p| p.own_pairs = false),

@@ -109,7 +109,7 @@ pub(crate) struct Precautions {
     pub(crate) answers: Answers,
     /// A connector without the doorbells receives messages at each look, not only after its request has been
     /// accepted.
-    pub(crate) hear_always: bool,
+    pub(crate) receive_always: bool,
     /// An acceptor uses an offer only if it could send its answer.
     pub(crate) answer_first: bool,
     /// An acceptor also answers an offer from a process that it already knows.
@@ -139,7 +139,7 @@ impl Precautions {
         doorbells_first: true,
         keep_file: true,
         answers: Answers::Inbox,
-        hear_always: true,
+        receive_always: true,
         answer_first: true,
         answer_again: true,
         pairs_by_role: true,

@@ -182,7 +182,7 @@ pub(crate) enum Act {
     Store,
     Gone,
     /// Publishes a message from the receiver.
-    Hear,
+    Receive,
     /// Acts of the NIC at the receiver's segment begin here.
     Grant,
     Claimed,
@@ -195,43 +195,43 @@ pub(crate) enum Act {
 /// Adds the possible next steps of the NICs. All of them happen by themselves.
 pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
     let Some(far) = &w.far else { return };
-    let (s, told) = (&w.shared, &far.sender);
+    let (s, sent) = (&w.shared, &far.sender);
     // After the NIC has sent its last event, it has no further part in the direction.
-    if !told.gone {
+    if !sent.gone {
         let at = matches!(Switch::from_word(s.switch), Switch::At(_));
         let mut can = |act, may: bool| {
             if may {
                 add(act);
             }
         };
-        let switch = told.switch == s.switch;
+        let switch = sent.switch == s.switch;
         let cancelled = Switch::from_word(s.switch) == Switch::Cancelled;
         // The sender sets `taken_back` before it tries to cancel. If it could not cancel, the word stays set.
-        let items = told.items == s.vi.len() || cancelled && s.taken_back;
-        let verdict = told.returned == s.returned;
-        let taken_back = told.taken_back == s.taken_back;
-        let drained = told.drained == s.drained;
+        let items = sent.items == s.vi.len() || cancelled && s.taken_back;
+        let verdict = sent.returned == s.returned;
+        let taken_back = sent.taken_back == s.taken_back;
+        let drained = sent.drained == s.drained;
         let over = w.tcp_end || w.s.mode == Mode::Plain;
         can(Act::Claim, at && !g.receiver_claims);
         can(Act::Switch, !switch && (!at || g.receiver_claims));
-        can(Act::Item, !items && told.switch != 0);
+        can(Act::Item, !items && sent.switch != 0);
         can(Act::Verdict, !verdict);
         can(Act::TakenBack, !taken_back);
         can(Act::Drained, !drained);
-        can(Act::Confirm, told.confirms && (switch || !g.switch_before_confirmation));
-        can(Act::Store, told.stores && !told.confirms);
-        let all = switch && items && verdict && taken_back && drained && !told.confirms;
+        can(Act::Confirm, sent.confirms && (switch || !g.switch_before_confirmation));
+        can(Act::Store, sent.stores && !sent.confirms);
+        let all = switch && items && verdict && taken_back && drained && !sent.confirms;
         can(Act::Gone, over && (all || !g.gone_is_last));
-        can(Act::Hear, !far.back.is_empty());
+        can(Act::Receive, !far.back.is_empty());
     }
-    let (words, told) = (&far.words, &far.receiver);
-    let returns = words.returned != 0 && !told.returned;
-    let consumed = told.consumed == far.consumed || !g.consumed_before_returned;
+    let (words, sent) = (&far.words, &far.receiver);
+    let returns = words.returned != 0 && !sent.returned;
+    let consumed = sent.consumed == far.consumed || !g.consumed_before_returned;
     if w.r.mode != Mode::Gone {
-        if words.grant != told.grant {
+        if words.grant != sent.grant {
             add(Act::Grant);
         }
-        if far.claimed && !told.claimed {
+        if far.claimed && !sent.claimed {
             add(Act::Claimed);
         }
         if returns && !consumed {
@@ -260,7 +260,7 @@ pub(crate) fn send_all(w: &mut World, g: &Precautions) {
     loop {
         let mut next = None;
         acts(w, g, |act| {
-            if next.is_none() && !matches!(act, Act::Hear | Act::Publish) {
+            if next.is_none() && !matches!(act, Act::Receive | Act::Publish) {
                 next = Some(act);
             }
         });
@@ -273,75 +273,77 @@ pub(crate) fn send_all(w: &mut World, g: &Precautions) {
 pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     let Some(far) = &mut w.far else { unreachable!("one segment") };
     let s = &mut w.shared;
-    let told = &mut far.sender;
+    let sent = &mut far.sender;
     let word = match act {
         Act::Claim => {
             s.switch |= ENTERED;
             return;
         }
         Act::Switch => {
-            told.switch = s.switch;
+            sent.switch = s.switch;
             FromSender::of_switch(s.switch, s.from).expect("a switch")
         }
         Act::Item => {
-            far.forth.push(Forth::Item(s.vi.get(told.items)));
-            told.items += 1;
+            far.forth.push(Forth::Item(s.vi.get(sent.items)));
+            sent.items += 1;
             return;
         }
         Act::Verdict => {
-            told.returned = s.returned;
+            sent.returned = s.returned;
             FromSender::of_returned(s.returned).expect("an answer")
         }
         Act::TakenBack => {
-            told.taken_back = true;
+            sent.taken_back = true;
             FromSender::TakenBack
         }
         Act::Drained => {
-            told.drained = true;
+            sent.drained = true;
             FromSender::Drained
         }
         Act::Confirm => {
-            told.confirms = false;
+            sent.confirms = false;
             FromSender::Confirmed
         }
         Act::Store => {
-            told.stores = false;
+            sent.stores = false;
             s.grant = Grant::Revoked as u64;
             return;
         }
         Act::Gone => {
-            told.gone = true;
+            sent.gone = true;
             FromSender::Gone
         }
-        Act::Hear => return hear(s, far, g),
+        Act::Receive => return receive(s, far, g),
         Act::Publish => return publish(far),
-        Act::Grant | Act::Claimed | Act::Consumed | Act::Returned => return tell_sender(far, act),
+        Act::Grant | Act::Claimed | Act::Consumed | Act::Returned => {
+            return send_to_sender(far, act);
+        }
     };
     far.forth.push(Forth::Word(word));
 }
 
 /// Sends an event from the receiver's segment.
-fn tell_sender(far: &mut Far, act: Act) {
-    let told = &mut far.receiver;
+fn send_to_sender(far: &mut Far, act: Act) {
+    let sent = &mut far.receiver;
     far.back.push(match act {
         Act::Grant => {
-            told.grant = far.words.grant;
-            Back::Word(match Grant::from_word(told.grant) {
+            sent.grant = far.words.grant;
+            Back::Word(match Grant::from_word(sent.grant) {
                 Grant::Revoked => FromReceiver::Revoked,
                 Grant::Entered => FromReceiver::Entered,
                 _ => FromReceiver::Granted,
             })
         }
         Act::Claimed => {
-            told.claimed = true;
+            sent.claimed = true;
             Back::Word(FromReceiver::Claimed)
         }
         Act::Consumed => {
-            told.consumed = far.consumed;
-            Back::Consumed(told.consumed)
+            sent.consumed = far.consumed;
+            Back::Consumed(sent.consumed)
         }
         _ => {
-            told.returned = true;
+            sent.returned = true;
             match Returned::from_word(far.words.returned) {
                 Returned::Bytes(n) => Back::Word(FromReceiver::Returned(n)),
                 _ => unreachable!("a receiver does not refuse"),
@@ -351,21 +353,21 @@ fn tell_sender(far: &mut Far, act: Act) {
 }
 
 /// Applies the next message from the receiver at the sender's segment.
-fn hear(s: &mut Shared, far: &mut Far, g: &Precautions) {
-    let told = &mut far.sender;
+fn receive(s: &mut Shared, far: &mut Far, g: &Precautions) {
+    let sent = &mut far.sender;
     match far.back.pop().expect("a message") {
         Back::Consumed(n) => {
-            for _ in told.consumed..n {
+            for _ in sent.consumed..n {
                 s.vi.pop();
-                told.items -= 1;
+                sent.items -= 1;
             }
-            told.consumed = n;
+            sent.consumed = n;
         }
         Back::Word(FromReceiver::Granted) => s.grant = Grant::Granted as u64,
         Back::Word(FromReceiver::Entered) => s.grant = Grant::Entered as u64,
         Back::Word(FromReceiver::Revoked) => {
-            told.confirms = true;
-            told.stores = !g.revoke_before_look;
+            sent.confirms = true;
+            sent.stores = !g.revoke_before_look;
             if g.revoke_before_look {
                 s.grant = Grant::Revoked as u64;
             }
