@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context;
-use sovia_board::{Metrics, scan, shown};
+use sovia_stats_page::{Metrics, scan, shown};
 
 use crate::databases;
 

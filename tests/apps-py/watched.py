@@ -125,7 +125,7 @@ def write(port):
 MAGIC = int.from_bytes(b"SOVIABRD", "little")
 
 
-def legend(version=2, records_at=4096, stride=256, count=64, used_at=576, members_at=0, members=64,
+def schema(version=2, records_at=4096, stride=256, count=64, used_at=576, members_at=0, members=64,
            totals_at=0, locks=0, fields=()):
     words = [MAGIC, version, records_at | stride << 32, count | used_at << 32,
              members_at | members << 32, totals_at, locks, 0, 0, 0, 0, len(fields), *fields]
@@ -160,16 +160,16 @@ def hostile(_port):
         lambda: b"",
         lambda: b"\0" * 4096,
         lambda: os.urandom(1 << 16),
-        lambda: page(legend(version=99), own()),
-        lambda: page(legend(fields=GOOD, stride=1 << 31), own()),
-        lambda: page(legend(fields=GOOD, count=1 << 31), own()),
-        lambda: page(legend(fields=GOOD, used_at=4090), own()),
-        lambda: page(legend(fields=GOOD, totals_at=1 << 30), own()),
-        lambda: page(legend(fields=(field(60, 8, 1 << 31),)), own()),
-        lambda: page(legend(fields=(1 << 63 | 5,) * 64), own()),
-        lambda: page(legend(fields=GOOD), own()),
-        lambda: page(legend(fields=GOOD, totals_at=4096), own()),
-        lambda: page(legend(fields=GOOD, locks=1), own()),
+        lambda: page(schema(version=99), own()),
+        lambda: page(schema(fields=GOOD, stride=1 << 31), own()),
+        lambda: page(schema(fields=GOOD, count=1 << 31), own()),
+        lambda: page(schema(fields=GOOD, used_at=4090), own()),
+        lambda: page(schema(fields=GOOD, totals_at=1 << 30), own()),
+        lambda: page(schema(fields=(field(60, 8, 1 << 31),)), own()),
+        lambda: page(schema(fields=(1 << 63 | 5,) * 64), own()),
+        lambda: page(schema(fields=GOOD), own()),
+        lambda: page(schema(fields=GOOD, totals_at=4096), own()),
+        lambda: page(schema(fields=GOOD, locks=1), own()),
     ]
     children = []
     for make in pages:
@@ -195,7 +195,7 @@ def hostile(_port):
     if child == 0:
         file = os.memfd_create("sovia-records")
         os.dup2(file, 3080)
-        good = page(legend(fields=GOOD), own())
+        good = page(schema(fields=GOOD), own())
         while True:
             os.pwrite(3080, good, 0)
             os.ftruncate(3080, 5000)

@@ -92,7 +92,9 @@ impl Collector {
         if self.kept.len() == MOST {
             self.kept.retain(|records| {
                 let lives = kill(records.sender, None).is_ok();
-                lives || sovia_board::unsettled(&records.file).is_some_and(|open| !open.is_empty())
+                lives
+                    || sovia_stats_page::unsettled(&records.file)
+                        .is_some_and(|open| !open.is_empty())
             });
         }
         self.kept.len() < MOST
@@ -104,7 +106,7 @@ impl Collector {
         page.name_collector(&[]);
         self.receive();
         for records in &self.kept {
-            let unsettled = sovia_board::unsettled(&records.file).unwrap_or_default();
+            let unsettled = sovia_stats_page::unsettled(&records.file).unwrap_or_default();
             unsettled.iter().for_each(|traffic| page.add(traffic));
         }
     }

@@ -1,10 +1,10 @@
 //! Data that `sovia run` and the processes under Sovia exchange.
 //!
 //! `sovia run` passes [`Rules`] to processes, as text in the environment. The rules say which connections may leave
-//! TCP. The processes of a run count their connections in a common [`StatsPage`]. [`board`] is the statistics page,
-//! on which other processes can see the connections of a running process. [`mod@env`] names the environment
-//! variables. An [`inheritance::Inheritance`] is the data about connections that a process passes to the program
-//! that it executes.
+//! TCP. The processes of a run count their connections in a common [`StatsPage`]. [`stats_page`] is the statistics
+//! page, on which other processes can see the connections of a running process. [`mod@env`] names the environment
+//! variables. An [`inheritance::Inheritance`] is the data about connections that a process passes to the program that
+//! it executes.
 //!
 //! This crate is `no_std`, because files and sockets of the standard library would call the hooks of the injected
 //! library. The crate allocates only small objects: rules, a path, a list of processes, texts of errors.
@@ -15,12 +15,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod board;
 pub mod env;
 pub mod inheritance;
 mod reason;
 mod rules;
 mod stats;
+pub mod stats_page;
 mod term;
 mod users;
 

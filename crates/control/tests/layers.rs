@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =
-    &[&["env", "inheritance", "reason", "users"], &["term"], &["rules", "stats"], &["board"]];
+    &[&["env", "inheritance", "reason", "users"], &["term"], &["rules", "stats"], &["stats_page"]];
 
 #[test]
 fn modules_import_only_lower_layers() {

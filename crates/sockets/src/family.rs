@@ -22,7 +22,7 @@ use crate::stats;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 pub(crate) use files::{LEN as FILE_LEN, inherited as file, is_in_a_file};
-use sovia_control::{StatsPage, board};
+use sovia_control::{StatsPage, stats_page};
 use sovia_sync::record;
 use sovia_sys::{Fd, Mapping};
 
@@ -37,11 +37,11 @@ struct Header {
     used: [AtomicU64; WORDS],
     _gap: [AtomicU64; GAP],
     /// Schema: position of each word in the chunk, for readers of the statistics page.
-    legend: files::Words,
+    schema: files::Words,
 }
 
 /// Number of words between `used` and the schema.
-const GAP: usize = board::AT / 8 - WORDS;
+const GAP: usize = stats_page::AT / 8 - WORDS;
 
 /// A mapping: slots, and a bit for each taken slot.
 #[repr(C)]
@@ -138,7 +138,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
     }
     // SAFETY: the mapping is as long as a Chunk, and contains zeros, which are a valid header.
     let header = unsafe { &(*base).header };
-    files::describe(&header.legend, at);
+    files::describe(&header.schema, at);
     let is_ours = if at == 0 {
         // SAFETY: the mapping is as long as a First, and contains zeros, which are a valid First.
         let first = unsafe { &*base.cast::<First>() };
@@ -155,7 +155,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
         core::mem::forget(mapping);
         if let Some(file) = file {
             stats::show(file.raw());
-            files::keep(at, file, first().map(|chunk| &chunk.header.legend));
+            files::keep(at, file, first().map(|chunk| &chunk.header.schema));
         }
         use_first();
         if let Some(first) = first_mapping().filter(|_| at == 0) {
@@ -187,8 +187,8 @@ pub(crate) fn join(records: Fd, base: usize, place: u32, locks: Fd, locks_id: u6
     let Ok(mapping) = Mapping::for_family_at(base, records.raw(), files::LEN as usize) else {
         return false;
     };
-    // SAFETY: the mapping is as long as a First. The caller has checked that a process with the same build of the library
-    // has left the file for this program. Only `map` makes such files, and they contain a First.
+    // SAFETY: the mapping is as long as a First. The caller has checked that a process with the same build of the
+    // library has left the file for this program. Only `map` makes such files, and they contain a First.
     let first: &'static First = unsafe { &*mapping.base().cast() };
     core::mem::forget(mapping);
     files::keep(0, records, None);
@@ -365,9 +365,9 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
         if let Some(list) = members::list().and_then(|list| new.counterpart(list)) {
             members::begin_anew(list);
         }
-        let legend = place.and_then(|at| Some((at, new.counterpart(&chunk(at)?.header.legend)?)));
-        if let Some((at, legend)) = legend {
-            files::describe(legend, at);
+        let schema = place.and_then(|at| Some((at, new.counterpart(&chunk(at)?.header.schema)?)));
+        if let Some((at, schema)) = schema {
+            files::describe(schema, at);
         }
         let Some(first) = first_mapping() else { return };
         if let Some(totals) = new.counterpart(&first.totals) {
@@ -412,7 +412,7 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
     files::leave();
     for (at, file) in renewed {
         stats::show(file.raw());
-        files::keep(at, file, first().map(|chunk| &chunk.header.legend));
+        files::keep(at, file, first().map(|chunk| &chunk.header.schema));
     }
     left
 }

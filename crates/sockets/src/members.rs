@@ -8,8 +8,8 @@
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use sovia_control::board::{Holders, PLACES};
 use sovia_control::inheritance::{FILES_FROM, Passed};
+use sovia_control::stats_page::{Holders, PLACES};
 use sovia_sys::{Fd, call, fd, record_lock};
 
 /// Number of process slots. Processes that find no free slot share the last slot, which never becomes free. What
@@ -130,8 +130,8 @@ pub(crate) fn add(word: &AtomicU64, place: usize) -> bool {
     place == SHARED || now.names(place as u32)
 }
 
-/// Adds the process with slot `place` to the holders in `word`. Returns false, and changes nothing, if `word` has no room
-/// for another name.
+/// Adds the process with slot `place` to the holders in `word`. Returns false, and changes nothing, if `word` has no
+/// room for another name.
 pub(crate) fn add_if_room(word: &AtomicU64, place: usize) -> bool {
     let added = |seen| {
         let now = with(Holders::from_word(seen), place);
@@ -359,8 +359,8 @@ impl Drop for LocksToLeave {
 }
 
 /// Returns true if one of the `holders`, which belong to another family, may live. `pid_of` returns the process id of a
-/// slot in that family's list. `locks` is the file with that family's locks. A process without a name in `holders` counts as
-/// living, like one whose lock cannot be checked.
+/// slot in that family's list. `locks` is the file with that family's locks. A process without a name in `holders`
+/// counts as living, like one whose lock cannot be checked.
 pub(crate) fn any_may_live(
     holders: Holders,
     locks: i32,

@@ -1,5 +1,5 @@
 //! Counters for the user who started the program with `sovia run -v`. Also counters in the family's memory, for
-//! readers of the statistics page ([`sovia_control::board`]).
+//! readers of the statistics page ([`sovia_control::stats_page`]).
 
 use crate::per_engine::per_engine;
 use core::ffi::CStr;

@@ -36,7 +36,7 @@ const SHELVES: &[&[&str]] = &[
     ],
     // A NIC of any of them, and what each must do.
     &["sovia-nic", "via-conformance"],
-    &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control", "sovia-board"],
+    &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control", "sovia-stats-page"],
     &["sovia-sockets"],
     // Libraries and interfaces that programs call.
     &[

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use clap::Command;
-use sovia_board::{Metrics, key, scan_of};
 use sovia_cli::advice::{Ends, advice};
 use sovia_control::Reason;
+use sovia_stats_page::{Metrics, key, scan_of};
 
 use super::sections;
 

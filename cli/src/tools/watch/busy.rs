@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sovia_board::{Pairs, Rate, Scan};
+use sovia_stats_page::{Pairs, Rate, Scan};
 
 /// Sum over several connections.
 #[derive(Debug, Clone, Default, PartialEq)]

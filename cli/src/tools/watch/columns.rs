@@ -1,7 +1,7 @@
 //! Formats lines in columns for readers, and lines of JSON for scripts.
 
 use serde::Serialize;
-use sovia_board::in_parts;
+use sovia_stats_page::in_parts;
 
 /// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use serde::Serialize;
-use sovia_board::{Connection, Pairs, Scan, key, pairs, shown};
 use sovia_cli::advice::{Ends, advice};
 use sovia_cli::run::ignored_by_library;
 use sovia_cli::system_rules::followed_by;
 use sovia_control::Reason;
+use sovia_stats_page::{Connection, Pairs, Scan, key, pairs, shown};
 
 use crate::output;
 use crate::watch::columns::json_lines;
@@ -59,7 +59,7 @@ pub(super) struct Out<'a> {
 }
 
 pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
-    let is_process = |pid: &i32| sovia_board::exists(*pid);
+    let is_process = |pid: &i32| sovia_stats_page::exists(*pid);
     let pid = args.pid.or(args.number.filter(is_process));
     let port = args.port.or(args.number.and_then(|number| u16::try_from(number).ok()));
     if let Some(pid) = args.pid {

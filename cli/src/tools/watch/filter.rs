@@ -1,8 +1,8 @@
 //! Selects connections by a filter.
 
 use clap::ValueEnum;
-use sovia_board::{Connection, Scan, scan};
 use sovia_cli::databases;
+use sovia_stats_page::{Connection, Scan, scan};
 
 use crate::watch::numbers;
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use sovia_board::shown;
 use sovia_cli::system_rules::leave_alone;
+use sovia_stats_page::shown;
 
 /// A TCP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! `sovia ps` and other commands that inspect running programs.
 //!
-//! The commands read the statistics pages of processes under Sovia (`sovia_board`): of the caller's user, or of all
-//! users for root. They do not stop, slow down or query any process.
+//! The commands read the statistics pages of processes under Sovia (`sovia_stats_page`): of the caller's user, or of
+//! all users for root. They do not stop, slow down or query any process.
 
 mod busy;
 mod columns;

@@ -25,6 +25,6 @@ fn positive(text: &str) -> Option<i32> {
 /// # Errors
 /// An error if it does not exist.
 pub(crate) fn ensure_exists(pid: i32) -> anyhow::Result<()> {
-    anyhow::ensure!(sovia_board::exists(pid), "there is no process {pid}");
+    anyhow::ensure!(sovia_stats_page::exists(pid), "there is no process {pid}");
     Ok(())
 }

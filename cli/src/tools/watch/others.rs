@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sovia_board::{Pairs, Scan};
 use sovia_cli::switch;
 use sovia_control::Reason;
+use sovia_stats_page::{Pairs, Scan};
 
 use crate::watch::kernel::{Owner, Socket, owners, sockets};
 

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::Serialize;
-use sovia_board::{Connection, Pairs, Process, Scan, key, pairs};
 use sovia_control::Reason;
-use sovia_control::board::{Configuration, Handling, Phase, Receives, Sends, Transfer};
+use sovia_control::stats_page::{Configuration, Handling, Phase, Receives, Sends, Transfer};
+use sovia_stats_page::{Connection, Pairs, Process, Scan, key, pairs};
 use sovia_sys::{diag, netns};
 
 use crate::output;

@@ -6,8 +6,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use serde::Serialize;
-use sovia_board::{Family, Rates, Scan, key, scan_of};
 use sovia_control::{Junk, Reason};
+use sovia_stats_page::{Family, Rates, Scan, key, scan_of};
 
 use crate::output;
 use crate::watch::busy::{Sum, by_process};

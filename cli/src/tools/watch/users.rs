@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use sovia_board::shown;
 use sovia_cli::databases;
+use sovia_stats_page::shown;
 
 /// The names found so far.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use super::Conn;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
-use sovia_control::board::Holders;
+use sovia_control::stats_page::Holders;
 
 /// Smallest value of `handed` that means several programs. Also added if the number of programs is not known.
 const SEVERAL: u32 = 2;

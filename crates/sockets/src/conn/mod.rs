@@ -118,7 +118,7 @@ pub struct Conn {
     pub pair: AtomicU32,
     /// Number of the connection's VI in the segment.
     pub vi: AtomicU32,
-    /// Processes of the family that hold the socket ([`sovia_control::board::Holders`]).
+    /// Processes of the family that hold the socket ([`sovia_control::stats_page::Holders`]).
     pub holders: AtomicU64,
     /// Number of programs outside the family that have got the socket in this generation, by an exec or a message.
     handed: AtomicU32,

@@ -8,7 +8,7 @@ use super::{Body, Conn, Protocol, flag};
 use core::mem::offset_of;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
-use sovia_control::board::{self, Configuration, Field, Word};
+use sovia_control::stats_page::{self, Configuration, Field, Word};
 use sovia_control::{NicName, Reason, Traffic};
 use sovia_proto::configuration::{Handling, Transfer};
 use sovia_proto::flow::Parameters;
@@ -44,7 +44,7 @@ impl Conn {
         }
         shown.life.store(0, Ordering::Relaxed);
         for (words, address) in [(&shown.local, &local), (&shown.peer, &peer)] {
-            let (high, low) = board::pack_address(address);
+            let (high, low) = stats_page::pack_address(address);
             words[0].store(high, Ordering::Release);
             words[1].store(low, Ordering::Release);
         }
@@ -81,15 +81,15 @@ impl Conn {
     /// Stores the connection's protocol settings for readers.
     pub(super) fn show_configuration(&self, flow: Parameters, protocol: &Protocol) {
         let handling = match protocol.handling {
-            Handling::Single => board::Handling::Single,
-            Handling::Handler => board::Handling::Handler,
-            Handling::Notify => board::Handling::Notify,
+            Handling::Single => stats_page::Handling::Single,
+            Handling::Handler => stats_page::Handling::Handler,
+            Handling::Notify => stats_page::Handling::Notify,
         };
         let transfer = match protocol.transfer {
-            Transfer::Auto => board::Transfer::Auto,
-            Transfer::Reg => board::Transfer::Reg,
-            Transfer::Copy => board::Transfer::Copy,
-            Transfer::Hybrid { .. } => board::Transfer::Hybrid,
+            Transfer::Auto => stats_page::Transfer::Auto,
+            Transfer::Reg => stats_page::Transfer::Reg,
+            Transfer::Copy => stats_page::Transfer::Copy,
+            Transfer::Hybrid { .. } => stats_page::Transfer::Hybrid,
         };
         let Parameters { window, threshold } = flow;
         let configuration = Configuration { window, threshold, handling, transfer };
@@ -184,11 +184,13 @@ mod tests {
     #[test]
     fn numbers_mean_the_same_to_readers() {
         let phases = [Phase::Free, Phase::Candidate, Phase::Attached, Phase::Plain];
-        assert!(phases.iter().zip(board::Phase::ALL).all(|(&a, &b)| a as u32 == b as u32));
+        assert!(phases.iter().zip(stats_page::Phase::ALL).all(|(&a, &b)| a as u32 == b as u32));
         let sends = [Tx::Tcp, Tx::Vi, Tx::Back];
-        assert!(sends.iter().zip(board::Sends::ALL).all(|(&a, &b)| a as u32 == b as u32));
+        assert!(sends.iter().zip(stats_page::Sends::ALL).all(|(&a, &b)| a as u32 == b as u32));
         let receives = [Rx::Tcp, Rx::Granted, Rx::Vi, Rx::Back];
-        assert!(receives.iter().zip(board::Receives::ALL).all(|(&a, &b)| a as u32 == b as u32));
+        assert!(
+            receives.iter().zip(stats_page::Receives::ALL).all(|(&a, &b)| a as u32 == b as u32)
+        );
     }
 
     #[test]

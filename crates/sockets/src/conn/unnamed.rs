@@ -8,7 +8,7 @@ use super::{CONNS, Conn};
 use crate::members;
 use crate::per_engine::{per_engine, per_engine_tables};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use sovia_control::board::Holders;
+use sovia_control::stats_page::Holders;
 
 per_engine_tables! {
     /// Bitmap of the connections that this process holds without an entry in their `holders` word.

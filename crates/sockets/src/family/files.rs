@@ -1,5 +1,5 @@
 //! Files that contain the family's memory. Other processes can read this memory in the files
-//! ([`sovia_control::board`]).
+//! ([`sovia_control::stats_page`]).
 //!
 //! The first file also goes to programs that this process executes ([`crate::exec`]). And it shows a process that
 //! receives a connection in a message which processes hold the connection ([`crate::other_families`]). After a
@@ -11,15 +11,16 @@ use crate::members::{self, MEMBERS};
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
+use sovia_control::stats_page::{self, File, SCHEMA_WORDS, Schema, Shape};
 use sovia_sys::mapping::{sealed_memory, shown_memory, unsealed_memory};
 use sovia_sys::{Fd, Mapping, build, call, fd};
 
 /// Words of the schema, which lies in the first page of a chunk.
-pub(super) type Words = [AtomicU64; LEGEND_WORDS];
+pub(super) type Words = [AtomicU64; SCHEMA_WORDS];
 
-const _: () =
-    assert!(offset_of!(Header, legend) == board::AT && size_of::<Header>() == board::HEAD);
+const _: () = assert!(
+    offset_of!(Header, schema) == stats_page::AT && size_of::<Header>() == stats_page::HEAD
+);
 
 per_engine! {
     /// Descriptor of each chunk's file; 0 if the chunk lies in no file.
@@ -73,12 +74,12 @@ pub(super) fn describe(words: &Words, at: usize) {
         stride: size_of::<Conn>() as u32,
         count: CHUNK as u32,
         used_at: offset_of!(Header, used) as u32,
-        members_at: if at == 0 { MEMBERS_AT as u32 } else { board::ABSENT },
+        members_at: if at == 0 { MEMBERS_AT as u32 } else { stats_page::ABSENT },
         members: if at == 0 { MEMBERS as u32 } else { 0 },
-        totals_at: if at == 0 { offset_of!(First, totals) as u32 } else { board::ABSENT },
+        totals_at: if at == 0 { offset_of!(First, totals) as u32 } else { stats_page::ABSENT },
     };
     let mut room = [0; 32];
-    Legend::write(words, &shape, members::locks_id(), library(&mut room), FIELDS);
+    Schema::write(words, &shape, members::locks_id(), library(&mut room), FIELDS);
 }
 
 /// Returns the library's version, and the first digits of the linker's build number. The number is needed because
@@ -105,7 +106,7 @@ pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
     let inode = call::file_id(file.raw()).map_or(0, |(_, inode)| inode);
     if let Some(words) = first.filter(|_| at != 0) {
         // If the schema is full, readers do not find this chunk's connections.
-        let _ = Legend::add_file(words, File { fd: file.raw(), inode });
+        let _ = Schema::add_file(words, File { fd: file.raw(), inode });
     }
     if at == 0 {
         members::has_records(file.raw());

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use sovia_board::{Rate, scan_of};
+    use sovia_stats_page::{Rate, scan_of};
 
     use crate::watch::busy::{Couple, Program};
     use crate::watch::top::model::Line;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sovia_board::{Rate, Rates, Scan, pairs};
+use sovia_stats_page::{Rate, Rates, Scan, pairs};
 
 use crate::watch::busy::{Couple, Program, Sum, by_couple, by_program};
 

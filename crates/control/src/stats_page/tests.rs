@@ -33,9 +33,9 @@ const FIELDS: [Field; 9] = [
 
 /// Returns the first page of a file with this schema.
 fn head(shape: &Shape, fields: &[Field]) -> [u8; HEAD] {
-    let words = [const { AtomicU64::new(0) }; LEGEND_WORDS];
-    Legend::write(&words, shape, 77, "0.1.0", fields);
-    assert!(Legend::add_file(&words, File { fd: 3080, inode: 99 }));
+    let words = [const { AtomicU64::new(0) }; SCHEMA_WORDS];
+    Schema::write(&words, shape, 77, "0.1.0", fields);
+    assert!(Schema::add_file(&words, File { fd: 3080, inode: 99 }));
     let mut head = [0; HEAD];
     for (i, word) in words.into_iter().enumerate() {
         head[AT + i * 8..][..8].copy_from_slice(&word.into_inner().to_ne_bytes());
@@ -51,9 +51,9 @@ fn put(bytes: &mut [u8], at: usize, value: u64, len: usize) {
 fn what_is_written_is_read() {
     let mut head = head(&SHAPE, &FIELDS);
     put(&mut head, 512 + 8, 1 << 5, 8);
-    let legend = Legend::read(&head, FILE_LEN).unwrap();
-    assert_eq!((legend.shape, legend.locks, legend.library()), (SHAPE, 77, "0.1.0"));
-    assert!(Legend::files(&head).eq([File { fd: 3080, inode: 99 }]));
+    let schema = Schema::read(&head, FILE_LEN).unwrap();
+    assert_eq!((schema.shape, schema.locks, schema.library()), (SHAPE, 77, "0.1.0"));
+    assert!(Schema::files(&head).eq([File { fd: 3080, inode: 99 }]));
     let read = |at: u64, out: &mut [u8]| {
         let mut members = [0; 16 * 8];
         put(&mut members, 0, 5, 4);
@@ -62,9 +62,9 @@ fn what_is_written_is_read() {
         out.copy_from_slice(&members[at..at + out.len()]);
         true
     };
-    assert_eq!(legend.members(read), [Member { place: 3, pid: 1234 }]);
-    assert!(legend.used(&head).eq([69]));
-    assert_eq!(legend.place_of(69), (4096 + 69 * 256 + 20, 52));
+    assert_eq!(schema.members(read), [Member { place: 3, pid: 1234 }]);
+    assert!(schema.used(&head).eq([69]));
+    assert_eq!(schema.place_of(69), (4096 + 69 * 256 + 20, 52));
 
     let mut record = vec![0; 256];
     put(&mut record, 20, 7, 4);
@@ -82,7 +82,7 @@ fn what_is_written_is_read() {
         transfer: Transfer::Copy,
     };
     put(&mut record, 64, configuration.word(), 8);
-    let content = Record::read(&legend, &record[20..72]).unwrap();
+    let content = Record::read(&schema, &record[20..72]).unwrap();
     assert_eq!((content.generation, content.phase), (7, Phase::Attached));
     assert_eq!((content.traffic.bytes_sent, content.unsettled.bytes_sent), (15, 5));
     assert_eq!(content.stays, Some(crate::Reason::Rule));
@@ -92,12 +92,12 @@ fn what_is_written_is_read() {
 
     // The addresses of the slot's last connection do not belong to the present connection.
     put(&mut record, 48, 7, 8);
-    assert_eq!(Record::read(&legend, &record[20..72]).unwrap().addresses, None);
+    assert_eq!(Record::read(&schema, &record[20..72]).unwrap().addresses, None);
     // If the present connection has had no VI, the counts belong to an earlier connection of the slot.
     put(&mut record, 28, 0, 4);
-    assert_eq!(Record::read(&legend, &record[20..72]).unwrap().traffic.bytes_sent, 0);
+    assert_eq!(Record::read(&schema, &record[20..72]).unwrap().traffic.bytes_sent, 0);
     put(&mut record, 24, Phase::Free as u64, 4);
-    assert_eq!(Record::read(&legend, &record[20..72]), None);
+    assert_eq!(Record::read(&schema, &record[20..72]), None);
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn files_shorter_than_their_schema_says_are_refused() {
         |shape| shape.members_at = u32::MAX,
         |shape| shape.totals_at += 1,
     ];
-    assert!(Legend::read(&head(&SHAPE, &FIELDS), FILE_LEN).is_ok());
+    assert!(Schema::read(&head(&SHAPE, &FIELDS), FILE_LEN).is_ok());
     for change in changes {
         let mut shape = SHAPE;
         change(&mut shape);
         assert_eq!(
-            Legend::read(&head(&shape, &FIELDS), FILE_LEN),
+            Schema::read(&head(&shape, &FIELDS), FILE_LEN),
             Err(Fault::Nonsense),
             "{shape:?}"
         );
@@ -134,18 +134,18 @@ fn files_shorter_than_their_schema_says_are_refused() {
     for fields in
         [&[][..], &[Field::whole(Word::Cookie, 252)], &[Field::half(Word::Phase, 1 << 31)]]
     {
-        assert_eq!(Legend::read(&head(&SHAPE, fields), FILE_LEN), Err(Fault::Nonsense));
+        assert_eq!(Schema::read(&head(&SHAPE, fields), FILE_LEN), Err(Fault::Nonsense));
     }
-    assert_eq!(Legend::read(&[0; HEAD], FILE_LEN), Err(Fault::Magic));
+    assert_eq!(Schema::read(&[0; HEAD], FILE_LEN), Err(Fault::Magic));
     let mut later = head(&SHAPE, &FIELDS);
     put(&mut later, AT + 8, 9, 4);
-    assert_eq!(Legend::read(&later, FILE_LEN), Err(Fault::Version(9)));
+    assert_eq!(Schema::read(&later, FILE_LEN), Err(Fault::Version(9)));
 }
 
 #[test]
 fn a_familys_files_are_as_many_as_there_is_room_for() {
-    let words = [const { AtomicU64::new(0) }; LEGEND_WORDS];
-    let added = (0..1000).filter(|&fd| Legend::add_file(&words, File { fd, inode: 1 })).count();
+    let words = [const { AtomicU64::new(0) }; SCHEMA_WORDS];
+    let added = (0..1000).filter(|&fd| Schema::add_file(&words, File { fd, inode: 1 })).count();
     assert!((100..1000).contains(&added), "{added}");
 }
 
@@ -167,19 +167,19 @@ proptest! {
         for (at, word) in seeds {
             put(&mut head, at * 8, word, 8);
         }
-        if let Ok(legend) = Legend::read(&head, FILE_LEN) {
-            prop_assert!(legend.used(&head).count() <= RECORDS_MAX as usize);
-            let members = legend.members(|_, bytes| {
+        if let Ok(schema) = Schema::read(&head, FILE_LEN) {
+            prop_assert!(schema.used(&head).count() <= RECORDS_MAX as usize);
+            let members = schema.members(|_, bytes| {
                 bytes.fill(0x7f);
                 true
             });
             prop_assert!(members.len() <= PLACES as usize);
-            for n in legend.used(&head).take(4) {
-                let (at, len) = legend.place_of(n);
+            for n in schema.used(&head).take(4) {
+                let (at, len) = schema.place_of(n);
                 prop_assert!(len <= SPAN_MAX && at + len as u64 <= FILE_LEN);
             }
-            let _ = (Record::read(&legend, &record), legend.library().len());
+            let _ = (Record::read(&schema, &record), schema.library().len());
         }
-        let _: Vec<File> = Legend::files(&head).collect();
+        let _: Vec<File> = Schema::files(&head).collect();
     }
 }

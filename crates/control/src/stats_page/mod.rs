@@ -3,7 +3,7 @@
 //!
 //! Sovia's data about a connection is a record of fixed size. The record lies in a memory file of the process's
 //! family, because forked processes share sockets. The engine uses the counts in the record as its own, and copies
-//! nothing for readers. The file's schema (its [`Legend`]) gives the position of each word in a record. A reader
+//! nothing for readers. The file's schema (its [`Schema`]) gives the position of each word in a record. A reader
 //! opens the file through `/proc/PID/fd`. The kernel allows this to the process's user and to root
 //! (`PTRACE_MODE_READ`). The file's size is sealed. The file exists as long as a process has it open.
 //!
@@ -17,13 +17,13 @@
 //! and trusts no value.
 
 mod holders;
-mod legend;
 mod record;
+mod schema;
 mod word;
 
 pub use holders::{Holders, PLACES};
-pub use legend::{ABSENT, Fault, File, LEGEND_WORDS, Legend, Member, Shape};
 pub use record::{Configuration, Handling, Phase, Receives, Record, Sends, Transfer, pack_address};
+pub use schema::{ABSENT, Fault, File, Member, SCHEMA_WORDS, Schema, Shape};
 pub use word::{Field, Width, Word};
 
 /// Beginnings of the names of statistics files in `/proc/PID/fd`. A family's first file has the first name, by

@@ -1,4 +1,4 @@
-//! Reads the statistics pages of running processes ([`sovia_control::board`]).
+//! Reads the statistics pages of running processes ([`sovia_control::stats_page`]).
 //!
 //! A reader finds a process's files through `/proc/PID/fd`. So the kernel decides which processes a user may look
 //! at: the user's own, and all processes for root. The reader reads the files and never maps them. So a reader

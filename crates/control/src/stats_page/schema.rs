@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIABRD");
 
 /// Number of words of a schema. A schema fills the first page from [`AT`] to the page's end.
-pub const LEGEND_WORDS: usize = (HEAD - AT) / 8;
+pub const SCHEMA_WORDS: usize = (HEAD - AT) / 8;
 
 const NAME_WORDS: usize = 4;
 const NAME: usize = 7;
@@ -22,7 +22,7 @@ const FILES: usize = FIELDS + FIELDS_MAX;
 const WORDS_MAX: usize = 96;
 const _: () = assert!((super::Word::ALL[super::Word::ALL.len() - 1] as usize) < WORDS_MAX);
 /// Maximum number of other files that a family's first file lists.
-const FILES_MAX: usize = (LEGEND_WORDS - FILES) / 2;
+const FILES_MAX: usize = (SCHEMA_WORDS - FILES) / 2;
 
 /// Size of a process's entry in a family's list, in bytes.
 const MEMBER: usize = 8;
@@ -106,7 +106,7 @@ impl core::error::Error for Fault {}
 
 /// Schema of a statistics file. All positions lie within the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Legend {
+pub struct Schema {
     /// Positions of the parts.
     pub shape: Shape,
     /// Inode of the file with the family's locks. The locks show which processes are alive. 0 if there is no such
@@ -128,13 +128,13 @@ const fn unpair(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-impl Legend {
+impl Schema {
     /// Writes a schema into zeroed words, before any other process can see the words.
     ///
     /// # Panics
     /// If there are more fields than the schema has room for, which is an error in the library.
     pub fn write(
-        words: &[AtomicU64; LEGEND_WORDS],
+        words: &[AtomicU64; SCHEMA_WORDS],
         shape: &Shape,
         locks: u64,
         library: &str,
@@ -163,7 +163,7 @@ impl Legend {
     }
 
     /// Adds `file` to the list of other files in a family's first file. Returns false if the list has no room.
-    pub fn add_file(words: &[AtomicU64; LEGEND_WORDS], file: File) -> bool {
+    pub fn add_file(words: &[AtomicU64; SCHEMA_WORDS], file: File) -> bool {
         let entries = words[FILES..].chunks_exact(2).take(FILES_MAX);
         for entry in entries {
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl Legend {
     ///
     /// # Errors
     /// All of [`Fault`].
-    pub fn read(head: &[u8; HEAD], file_len: u64) -> Result<Legend, Fault> {
+    pub fn read(head: &[u8; HEAD], file_len: u64) -> Result<Schema, Fault> {
         let word = |at: usize| word(head, at);
         if word(0) != MAGIC {
             return Err(Fault::Magic);
@@ -214,7 +214,7 @@ impl Legend {
             return Err(Fault::Nonsense);
         }
         let span = (first as u32, end as u32);
-        Ok(Legend { shape, locks: word(6), library, fields, span })
+        Ok(Schema { shape, locks: word(6), library, fields, span })
     }
 
     /// Returns the family's other files, from the first page (`head`) of the family's first file.

@@ -5,7 +5,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, fstat, openat, readlinkat, seek};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use sovia_control::Traffic;
-use sovia_control::board::{FILE_NAMES, Fault, HEAD, Legend, Member, NUMBERS_FROM, Record};
+use sovia_control::stats_page::{FILE_NAMES, Fault, HEAD, Member, NUMBERS_FROM, Record, Schema};
 use std::cell::OnceCell;
 use std::ffi::CStr;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(crate) struct Shown {
     file: File,
     pub(crate) inode: u64,
     pub(crate) head: Box<[u8; HEAD]>,
-    pub(crate) legend: Legend,
+    pub(crate) schema: Schema,
 }
 
 impl Shown {
@@ -28,29 +28,29 @@ impl Shown {
         let about = fstat(&file).map_err(|_| Fault::Magic)?;
         let mut head = Box::new([0; HEAD]);
         file.read_exact_at(&mut head[..], 0).map_err(|_| Fault::Magic)?;
-        let legend = Legend::read(&head, about.st_size as u64)?;
-        Ok(Shown { file, inode: about.st_ino, head, legend })
+        let schema = Schema::read(&head, about.st_size as u64)?;
+        Ok(Shown { file, inode: about.st_ino, head, schema })
     }
 
     /// Returns the number of records in use.
     pub(crate) fn count(&self) -> usize {
-        self.legend.used(&self.head).count()
+        self.schema.used(&self.head).count()
     }
 
     /// Returns the connections in the file, each with the number of its record.
     pub(crate) fn records(&self) -> impl Iterator<Item = (u32, Record)> {
         let mut bytes = Vec::new();
-        self.legend.used(&self.head).filter_map(move |n| {
-            let (at, len) = self.legend.place_of(n);
+        self.schema.used(&self.head).filter_map(move |n| {
+            let (at, len) = self.schema.place_of(n);
             bytes.resize(len, 0);
             self.file.read_exact_at(&mut bytes, at).ok()?;
-            Some((n, Record::read(&self.legend, &bytes)?))
+            Some((n, Record::read(&self.schema, &bytes)?))
         })
     }
 
     /// Returns the family's processes.
     fn members(&self) -> Vec<Member> {
-        self.legend.members(|at, bytes| self.file.read_exact_at(bytes, at).is_ok())
+        self.schema.members(|at, bytes| self.file.read_exact_at(bytes, at).is_ok())
     }
 
     /// Reads bytes of the file.
@@ -227,7 +227,7 @@ impl Search<'_> {
             return Found::Locks(self.locks.len() - 1);
         }
         match Shown::of(file) {
-            Ok(shown) if shown.legend.shape.number == 0 => {
+            Ok(shown) if shown.schema.shape.number == 0 => {
                 self.firsts.push(shown);
                 return Found::First(self.firsts.len() - 1);
             }
@@ -241,7 +241,7 @@ impl Search<'_> {
     /// on count.
     fn place_in(&self, first: usize, from: usize) -> Option<u32> {
         let first = self.firsts.get(first)?;
-        match first.legend.locks {
+        match first.schema.locks {
             0 => {
                 let own = (*self.own_id.get_or_init(|| self.folder.own_id()))?;
                 first.members().into_iter().find(|member| member.pid == own).map(|own| own.place)
@@ -272,14 +272,14 @@ impl Own {
         memory: &MemoryFiles,
         is_known: impl Fn(u64) -> bool,
     ) -> Vec<Shown> {
-        let entries = Legend::files(&self.first.head).filter(|entry| !is_known(entry.inode));
+        let entries = Schema::files(&self.first.head).filter(|entry| !is_known(entry.inode));
         let opened = entries.filter_map(|entry| {
             let number = entry.fd.to_string();
             let link = readlinkat(&self.descriptors, number.as_str(), Vec::new()).ok()?;
             let is_shown = starts_with(&link, FILE_NAMES[1]);
             let file = is_shown.then(|| memory.open(&self.descriptors, &number)).flatten()?;
             let shown = Shown::of(file).ok()?;
-            (shown.inode == entry.inode && shown.legend.shape.number != 0).then_some(shown)
+            (shown.inode == entry.inode && shown.schema.shape.number != 0).then_some(shown)
         });
         opened.collect()
     }

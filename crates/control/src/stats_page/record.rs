@@ -1,6 +1,6 @@
 //! Content of a connection's record.
 
-use super::{Holders, Legend, Word};
+use super::{Holders, Schema, Word};
 use crate::{NicName, Reason, Traffic};
 use core::net::{Ipv6Addr, SocketAddr};
 
@@ -195,10 +195,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads a record from the bytes that [`Legend::place_of`] gives. Returns `None` if the slot is free, or if its
+    /// Reads a record from the bytes that [`Schema::place_of`] gives. Returns `None` if the slot is free, or if its
     /// words have values that no connection has.
-    pub fn read(legend: &Legend, bytes: &[u8]) -> Option<Record> {
-        let get = |word| legend.value(bytes, word).unwrap_or(0);
+    pub fn read(schema: &Schema, bytes: &[u8]) -> Option<Record> {
+        let get = |word| schema.value(bytes, word).unwrap_or(0);
         let is = |word| get(word) != 0;
         let phase = Phase::of(get(Word::Phase)).filter(|&phase| phase != Phase::Free)?;
         let has_met = is(Word::HasMet);

@@ -13,7 +13,7 @@ const THREADS_MAX: usize = 4;
 /// started, the calling thread handles all parts.
 ///
 /// ```
-/// use sovia_board::in_parts;
+/// use sovia_stats_page::in_parts;
 ///
 /// assert_eq!(in_parts(&[1, 2, 3, 4, 5], 2, |part| part.iter().sum::<u32>()), [3, 7, 5]);
 /// ```

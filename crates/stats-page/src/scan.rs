@@ -4,7 +4,7 @@ use crate::files::{self, MemoryFiles, Own, Seen, Shown};
 use crate::parts::in_parts;
 use crate::process::{Folder, Process};
 use core::net::SocketAddr;
-use sovia_control::board::{Fault, Phase, Receives, Record, Sends};
+use sovia_control::stats_page::{Fault, Phase, Receives, Record, Sends};
 use sovia_control::{Reason, StatsPage, Traffic};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -165,7 +165,7 @@ pub fn scan_of(ids: impl IntoIterator<Item = i32>) -> Scan {
         let Some(folder) = Folder::open(pid) else { continue };
         match files::of(&folder, &memory) {
             Seen::Own(own) => {
-                let library = own.first.legend.library().to_owned();
+                let library = own.first.schema.library().to_owned();
                 let Some(process) = folder.process(&library) else { continue };
                 scan.processes.push(process);
                 let process = scan.processes.len() - 1;
@@ -230,8 +230,8 @@ impl Found {
             }
         }
         let Some(first) = self.files.first() else { return };
-        let totals = match first.legend.shape.totals_at {
-            sovia_control::board::ABSENT => None,
+        let totals = match first.schema.shape.totals_at {
+            sovia_control::stats_page::ABSENT => None,
             at => first.bytes(u64::from(at), StatsPage::SIZE),
         };
         scan.families.push(Family {
