@@ -30,7 +30,7 @@ const PID_AT: usize = 1;
 const BUILD_AT: usize = 2;
 const RECORDS_AT: usize = 3;
 const LOCKS_AT: usize = 6;
-const PLACE_AT: usize = 8;
+const SLOT_AT: usize = 8;
 const DOORBELLS_AT: usize = 9;
 const LIVES_AT: usize = DOORBELLS_AT + DOORBELLS;
 const COUNTS_AT: usize = LIVES_AT + LIVES_MAX;
@@ -107,7 +107,7 @@ pub struct Head {
     /// File with the locks of the family.
     pub locks: Passed,
     /// Process slot that is reserved for the program.
-    pub place: u32,
+    pub slot: u32,
     /// The process's doorbells; negative for a doorbell that does not exist.
     pub doorbells: [i32; DOORBELLS],
     /// Descriptors that show peers that the process or its program lives; negative for unused entries.
@@ -147,7 +147,7 @@ impl<'b> Inheritance<'b> {
             head.records_base,
             word_of(head.locks.fd),
             head.locks.inode,
-            u64::from(head.place),
+            u64::from(head.slot),
         ];
         let lists = head.doorbells.into_iter().chain(head.lives).map(word_of);
         data.set(0, words.into_iter().chain(lists));
@@ -198,7 +198,7 @@ impl<'b> Inheritance<'b> {
             records: self.passed(RECORDS_AT),
             records_base: self.word(RECORDS_AT + 2),
             locks: self.passed(LOCKS_AT),
-            place: self.word(PLACE_AT) as u32,
+            slot: self.word(SLOT_AT) as u32,
             doorbells: self.fds(DOORBELLS_AT),
             lives: self.fds(LIVES_AT),
         }
@@ -315,7 +315,7 @@ mod tests {
         records: Passed { fd: 900, inode: 1 << 40 },
         records_base: 1 << 44,
         locks: Passed { fd: 901, inode: 9 },
-        place: 17,
+        slot: 17,
         doorbells: [902, -1, 903, 904, -1, 905],
         lives: [906, -1, -1, -1, -1, -1, -1, -1],
     };

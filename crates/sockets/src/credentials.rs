@@ -21,8 +21,8 @@ use crate::family::Retired;
 use crate::ops::keep;
 use crate::table::{self, Ref};
 use crate::{
-    closer, family, filters, handler, kernel_sockets, meeting, members, other_families, pair,
-    peers, pollset, process, sets, thread,
+    closer, family, filters, handler, kernel_sockets, meeting, other_families, pair, peers,
+    pollset, process, process_slots, sets, thread,
 };
 use core::cell::Cell;
 use sovia_control::Reason;
@@ -136,7 +136,7 @@ fn leave(cause: Cause) -> bool {
     }
     // Leave the family's memory if it lies in a file, because processes outside the family may have opened the
     // file.
-    let is_shared = members::has_relatives() || family::is_in_a_file();
+    let is_shared = process_slots::has_relatives() || family::is_in_a_file();
     let retired = if is_shared { drop_all(cause.reason()) } else { Vec::new() };
     sets::remove_doorbells();
     pair::leave_all(sets::forget_pair);
@@ -148,7 +148,7 @@ fn leave(cause: Cause) -> bool {
     other_families::forget();
     filters::leave();
     if is_shared {
-        members::leave();
+        process_slots::leave();
         family::leave(&retired);
     }
     table::for_each_inherited(|inherited| {

@@ -15,9 +15,9 @@ mod files;
 
 use crate::backlog;
 use crate::conn::{CONNS, Conn, Holding, Phase};
-use crate::members::{self, Expected, Members, is_known};
 use crate::passed_on::PassedOn;
 use crate::per_engine::{self, per_engine};
+use crate::process_slots::{self, Expected, ProcessSlots, is_known};
 use crate::stats;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -67,11 +67,11 @@ struct First {
     /// Counters of all processes of the family.
     totals: Totals,
     /// The processes of the family.
-    members: Members,
+    process_slots: ProcessSlots,
 }
 
 /// Offset of the list of processes in the first file, in bytes.
-pub(crate) const MEMBERS_AT: u64 = offset_of!(First, members) as u64;
+pub(crate) const PROCESS_SLOTS_AT: u64 = offset_of!(First, process_slots) as u64;
 
 /// Counters of the family, padded to the size that readers of the statistics page expect.
 #[repr(C, align(4096))]
@@ -82,7 +82,7 @@ struct Totals {
 const _: () = assert!(size_of::<Totals>() == StatsPage::SIZE);
 
 per_engine! {
-    /// The chunks after the first chunk. [`members::LIST`] leads to the first chunk.
+    /// The chunks after the first chunk. [`process_slots::LIST`] leads to the first chunk.
     static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
 }
@@ -101,7 +101,7 @@ pub(crate) fn place_in_file(index: u32) -> Option<usize> {
     (index < CHUNK).then(|| offset_of!(First, chunk.conns) + index * size_of::<Conn>())
 }
 
-/// Returns the first chunk. [`members::LIST`] leads both to the list of processes and to the chunk. So a forked
+/// Returns the first chunk. [`process_slots::LIST`] leads both to the list of processes and to the chunk. So a forked
 /// child has either both or neither.
 #[inline(always)]
 fn first() -> Option<&'static Chunk> {
@@ -111,10 +111,10 @@ fn first() -> Option<&'static Chunk> {
 /// Returns the first mapping, which has the list of processes.
 #[inline(always)]
 fn first_mapping() -> Option<&'static First> {
-    let list = members::LIST.load(Ordering::Acquire);
+    let list = process_slots::LIST.load(Ordering::Acquire);
     // SAFETY: the pointer is null, or leads to the list in a mapping that `map` has made and never unmaps.
     (!list.is_null())
-        .then(|| unsafe { &*list.byte_sub(offset_of!(First, members)).cast::<First>() })
+        .then(|| unsafe { &*list.byte_sub(offset_of!(First, process_slots)).cast::<First>() })
 }
 
 /// Returns the chunk with number `at`, if it exists.
@@ -134,7 +134,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
     // SYNC: AcqRel publishes the words that `join` has stored; `first` and `chunk` load with Acquire.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
     if at == 0 {
-        members::found();
+        process_slots::found();
     }
     // SAFETY: the mapping is as long as a Chunk, and contains zeros, which are a valid header.
     let header = unsafe { &(*base).header };
@@ -143,9 +143,9 @@ fn map(at: usize) -> Option<&'static Chunk> {
         // SAFETY: the mapping is as long as a First, and contains zeros, which are a valid First.
         let first = unsafe { &*base.cast::<First>() };
         first.totals.page.begin();
-        members::join(&first.members);
-        let list = core::ptr::from_ref(&first.members).cast_mut();
-        members::LIST.compare_exchange(core::ptr::null_mut(), list, success, failure).is_ok()
+        process_slots::join(&first.process_slots);
+        let list = core::ptr::from_ref(&first.process_slots).cast_mut();
+        process_slots::LIST.compare_exchange(core::ptr::null_mut(), list, success, failure).is_ok()
     } else {
         let none = core::ptr::null_mut();
         FURTHER.get(at - 1)?.compare_exchange(none, base, success, failure).is_ok()
@@ -160,7 +160,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
         use_first();
         if let Some(first) = first_mapping().filter(|_| at == 0) {
             files::let_inherit();
-            first.passed.begin(Holding::LAYOUT, members::locks_id());
+            first.passed.begin(Holding::LAYOUT, process_slots::locks_id());
         }
     }
     chunk(at)
@@ -181,9 +181,9 @@ pub(crate) fn base() -> Option<usize> {
 }
 
 /// Makes this process a process of the family whose first file is `records`. The family has the file's memory at the
-/// address `base`. The other parameters are those of [`members::take_reserved`]. Returns false if the memory cannot be
-/// mapped at this address. Called at the start of a program, which has no family yet.
-pub(crate) fn join(records: Fd, base: usize, place: u32, locks: Fd, locks_id: u64) -> bool {
+/// address `base`. The other parameters are those of [`process_slots::take_reserved`]. Returns false if the memory
+/// cannot be mapped at this address. Called at the start of a program, which has no family yet.
+pub(crate) fn join(records: Fd, base: usize, slot: u32, locks: Fd, locks_id: u64) -> bool {
     let Ok(mapping) = Mapping::for_family_at(base, records.raw(), files::LEN as usize) else {
         return false;
     };
@@ -193,7 +193,7 @@ pub(crate) fn join(records: Fd, base: usize, place: u32, locks: Fd, locks_id: u6
     core::mem::forget(mapping);
     files::keep(0, records, None);
     files::let_inherit();
-    members::take_reserved(&first.members, place, locks, locks_id);
+    process_slots::take_reserved(&first.process_slots, slot, locks, locks_id);
     use_first();
     true
 }
@@ -213,14 +213,14 @@ fn chunks() -> impl Iterator<Item = (usize, &'static Chunk)> {
     (0..CONNS / CHUNK).filter_map(|at| Some((at, chunk(at)?)))
 }
 
-/// Returns the word with the users of the epoll instance with index `place` ([`crate::sets`]).
+/// Returns the word with the users of the epoll instance with index `index` ([`crate::sets`]).
 #[inline]
-pub(crate) fn set_users(place: u32) -> Option<&'static AtomicU64> {
+pub(crate) fn set_users(index: u32) -> Option<&'static AtomicU64> {
     if first().is_none() {
         // Children forked from now on share the instance, so the users must lie in shared memory.
         map(0)?;
     }
-    first_mapping()?.set_users.get(place as usize)
+    first_mapping()?.set_users.get(index as usize)
 }
 
 /// Returns a number for a new entry of an epoll set, never 0. A forked child's copy of the entry has the same
@@ -274,8 +274,12 @@ pub(crate) fn sweep() {
             let generation = conn.generation();
             let used = chunk.header.used[i / 64].load(Ordering::Acquire) >> (i % 64) & 1;
             // A used slot without a holder belongs to a connection that is just being opened.
-            let holders = conn.holders.load(Ordering::Acquire);
-            if used != 0 && holders != 0 && !members::has_me(holders) && !is_shared(conn) {
+            let references = conn.references.load(Ordering::Acquire);
+            if used != 0
+                && references != 0
+                && !process_slots::has_me(references)
+                && !is_shared(conn)
+            {
                 reap((at * CHUNK + i) as u32, conn, generation);
             }
         }
@@ -350,22 +354,22 @@ pub(crate) struct Retired {
 ///
 /// Returns false if there is no memory for the new mappings.
 pub(crate) fn leave(retired: &[Retired]) -> bool {
-    let place_of = |base: usize| {
+    let chunk_of = |base: usize| {
         chunks().find(|(_, chunk)| core::ptr::from_ref(*chunk).addr() == base).map(|(at, _)| at)
     };
     let mut renewed: Vec<(usize, Fd)> = Vec::new();
     let file = |base: usize, _len: usize| {
-        let at = place_of(base)?;
+        let at = chunk_of(base)?;
         renewed.push((at, files::renew(at)?));
         renewed.last().map(|(_, file)| file.raw())
     };
     let fill = |base: usize, old: *const u8, new: *mut u8, len: usize| {
         let (old, new) = (Memory { base, at: old, len }, Memory { base, at: new, len });
-        let place = place_of(base);
-        if let Some(list) = members::list().and_then(|list| new.counterpart(list)) {
-            members::begin_anew(list);
+        let number = chunk_of(base);
+        if let Some(list) = process_slots::list().and_then(|list| new.counterpart(list)) {
+            process_slots::begin_anew(list);
         }
-        let schema = place.and_then(|at| Some((at, new.counterpart(&chunk(at)?.header.schema)?)));
+        let schema = number.and_then(|at| Some((at, new.counterpart(&chunk(at)?.header.schema)?)));
         if let Some((at, schema)) = schema {
             files::describe(schema, at);
         }
@@ -451,16 +455,16 @@ impl Memory {
 /// child.
 pub fn expect_child() -> Option<usize> {
     let child = expect()?;
-    members::is_next(child);
-    Some(child.place)
+    process_slots::is_next(child);
+    Some(child.slot)
 }
 
 /// Reserves a process slot for a process that is about to join the family. Returns `None` if there is no family.
 pub(crate) fn expect() -> Option<Expected> {
-    let child = members::expect()?;
+    let child = process_slots::expect()?;
     if child.is_known {
         for users in each_set_users().filter(|users| users.load(Ordering::Relaxed) != 0) {
-            members::strike(users, child.place);
+            process_slots::strike(users, child.slot);
         }
         // Remove the slot's earlier process from the holders of its connections.
         for (at, chunk) in chunks() {
@@ -470,9 +474,9 @@ pub(crate) fn expect() -> Option<Expected> {
                     let i = w * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let conn = &chunk.conns[i];
-                    conn.forget_waiting(child.place);
+                    conn.forget_waiting(child.slot);
                     let generation = conn.generation();
-                    let (before, after) = members::strike(&conn.holders, child.place);
+                    let (before, after) = process_slots::strike(&conn.references, child.slot);
                     // Reap now, because no process would ever notice that the connection has no holder.
                     if before != after && after.is_empty() {
                         reap((at * CHUNK + i) as u32, conn, generation);
@@ -486,5 +490,5 @@ pub(crate) fn expect() -> Option<Expected> {
 
 /// Returns true if other living processes hold `conn`. Removes dead processes from the holders of `conn`.
 pub fn is_shared(conn: &Conn) -> bool {
-    !is_known() || members::others_live(&conn.holders)
+    !is_known() || process_slots::others_live(&conn.references)
 }

@@ -9,8 +9,8 @@ use crate::conn::unnamed;
 use crate::process::{errno, set_errno};
 use crate::{
     closer, credentials, exec, family, filters, handler, kept, kernel_sockets, linger, meeting,
-    members, memory, ops, other_families, pair, peers, pollset, process, progress, reactor, sets,
-    stream, table,
+    memory, ops, other_families, pair, peers, pollset, process, process_slots, progress, reactor,
+    sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -40,7 +40,7 @@ extern "C" fn parent() {
             set_errno(before);
         }
         failure => {
-            members::expect_nobody();
+            process_slots::expect_nobody();
             fork_done(whole);
             set_errno(failure);
         }
@@ -85,7 +85,7 @@ impl Prepared {
     pub fn in_parent(self, made: bool) {
         let after = errno();
         if !made {
-            members::expect_nobody();
+            process_slots::expect_nobody();
         }
         fork_done(self.whole);
         set_errno(if made { self.errno } else { after });
@@ -154,16 +154,16 @@ fn share_with_child() {
     }
 }
 
-/// Adds the process with slot `place` to the holders of all connections of this process. Returns false if a
+/// Adds the process with slot `slot` to the holders of all connections of this process. Returns false if a
 /// connection has no room for the process's name.
-fn hold_for(place: usize) -> bool {
+fn hold_for(slot: usize) -> bool {
     let mut is_named = true;
     table::for_each_conn(|_, at| {
-        is_named &= members::add(&at.conn.holders, place);
+        is_named &= process_slots::add(&at.conn.references, slot);
         if !at.conn.is_generation(at.generation) {
             // The connection's slot belongs to another connection by now. This can happen after an inline system
             // call, because the parent continues while the child joins.
-            members::strike(&at.conn.holders, place);
+            process_slots::strike(&at.conn.references, slot);
         }
     });
     is_named
@@ -208,7 +208,7 @@ fn born(whole: bool) {
         table::for_each_conn(|_, at| at.conn.inherited());
     }
     exec::forked();
-    members::born();
+    process_slots::born();
     table::forked();
     pair::forked();
     peers::forked();

@@ -25,7 +25,7 @@
 //! - [`table`]: descriptors that Sovia serves; [`family`]: connections, in memory that forked processes share;
 //!   [`conn`]: one connection.
 //! - `closer`: closes descriptors from unknown processes; `peers`: reports deaths of peers.
-//! - Modules that import no other: `members` (processes of the family), [`process`], [`stats`], `thread`. Also
+//! - Modules that import no other: `process_slots` (processes of the family), [`process`], [`stats`], `thread`. Also
 //!   `memory` (registered for sends), `message` (of a rendezvous), `passed_on` (connections sent to other
 //!   processes).
 //!
@@ -57,7 +57,6 @@ mod kernel_sockets;
 mod linger;
 pub mod loan;
 pub mod meeting;
-mod members;
 mod memory;
 mod message;
 pub mod native;
@@ -70,6 +69,7 @@ mod peers;
 mod per_engine;
 pub mod pollset;
 pub mod process;
+mod process_slots;
 mod progress;
 pub mod protocol;
 pub mod reactor;

@@ -5,7 +5,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, fstat, openat, readlinkat, seek};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use sovia_control::Traffic;
-use sovia_control::stats_page::{FILE_NAMES, Fault, HEAD, Member, NUMBERS_FROM, Record, Schema};
+use sovia_control::stats_page::{
+    FILE_NAMES, Fault, HEAD, NUMBERS_FROM, ProcessEntry, Record, Schema,
+};
 use std::cell::OnceCell;
 use std::ffi::CStr;
 use std::fs::File;
@@ -41,7 +43,7 @@ impl Shown {
     pub(crate) fn records(&self) -> impl Iterator<Item = (u32, Record)> {
         let mut bytes = Vec::new();
         self.schema.used(&self.head).filter_map(move |n| {
-            let (at, len) = self.schema.place_of(n);
+            let (at, len) = self.schema.position_of(n);
             bytes.resize(len, 0);
             self.file.read_exact_at(&mut bytes, at).ok()?;
             Some((n, Record::read(&self.schema, &bytes)?))
@@ -49,8 +51,8 @@ impl Shown {
     }
 
     /// Returns the family's processes.
-    fn members(&self) -> Vec<Member> {
-        self.schema.members(|at, bytes| self.file.read_exact_at(bytes, at).is_ok())
+    fn processes(&self) -> Vec<ProcessEntry> {
+        self.schema.processes(|at, bytes| self.file.read_exact_at(bytes, at).is_ok())
     }
 
     /// Reads bytes of the file.
@@ -72,7 +74,7 @@ pub fn unsettled(file: &File) -> Option<Vec<Traffic>> {
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) first: Shown,
-    pub(crate) place: u32,
+    pub(crate) slot: u32,
     descriptors: OwnedFd,
 }
 
@@ -111,9 +113,9 @@ impl MemoryFiles {
     /// first gets a descriptor that only stands for the file (`O_PATH`). This descriptor shows whether the file is
     /// a memory file.
     fn open(&self, descriptors: impl AsFd, number: &str) -> Option<File> {
-        let place =
+        let path =
             openat(descriptors, number, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let own = rustix::fd::AsRawFd::as_raw_fd(&place);
+        let own = rustix::fd::AsRawFd::as_raw_fd(&path);
         let about = std::fs::read(format!("/proc/self/fdinfo/{own}")).ok()?;
         if self.0.is_none() || mount(&about) != self.0 {
             return None;
@@ -145,8 +147,8 @@ pub(crate) fn of(folder: &Folder, memory: &MemoryFiles) -> Seen {
     };
     let mut below = i32::MAX;
     for from in NUMBERS_FROM {
-        if let Some((first, place)) = search.among(&descriptors, from, below) {
-            return Seen::Own(Box::new(Own { first, place, descriptors }));
+        if let Some((first, slot)) = search.among(&descriptors, from, below) {
+            return Seen::Own(Box::new(Own { first, slot, descriptors }));
         }
         below = from;
     }
@@ -195,14 +197,14 @@ impl Search<'_> {
             }
             let found = match self.look_at(descriptors, number) {
                 Found::Nothing => None,
-                Found::First(at) => self.place_in(at, 0).map(|place| (at, place)),
+                Found::First(at) => self.slot_in(at, 0).map(|slot| (at, slot)),
                 Found::Locks(at) => {
                     let firsts = 0..self.firsts.len();
-                    firsts.into_iter().find_map(|first| Some((first, self.place_in(first, at)?)))
+                    firsts.into_iter().find_map(|first| Some((first, self.slot_in(first, at)?)))
                 }
             };
-            if let Some((at, place)) = found {
-                return Some((self.firsts.swap_remove(at), place));
+            if let Some((at, slot)) = found {
+                return Some((self.firsts.swap_remove(at), slot));
             }
             if self.firsts.len().max(self.locks.len()) > FAMILIES_MAX {
                 self.fault = Some(Fault::Nonsense);
@@ -239,26 +241,25 @@ impl Search<'_> {
 
     /// Returns the process's slot in a family, if the process belongs to the family. Only locks from index `from`
     /// on count.
-    fn place_in(&self, first: usize, from: usize) -> Option<u32> {
+    fn slot_in(&self, first: usize, from: usize) -> Option<u32> {
         let first = self.firsts.get(first)?;
         match first.schema.locks {
             0 => {
                 let own = (*self.own_id.get_or_init(|| self.folder.own_id()))?;
-                first.members().into_iter().find(|member| member.pid == own).map(|own| own.place)
+                first.processes().into_iter().find(|entry| entry.pid == own).map(|own| own.slot)
             }
             id => {
                 let (_, locks) = self.locks.get(from..)?.iter().find(|(inode, _)| *inode == id)?;
-                let mut places = first.members().into_iter().map(|member| member.place);
-                places.find(|&place| self.holds(locks, place))
+                let mut slots = first.processes().into_iter().map(|entry| entry.slot);
+                slots.find(|&slot| self.holds(locks, slot))
             }
         }
     }
 
     /// Returns true if the process holds the lock on a slot. The kernel releases this lock when the process ends or
     /// executes another program.
-    fn holds(&self, locks: &File, place: u32) -> bool {
-        let lock =
-            Flock { start: u64::from(place), length: 1, ..Flock::from(FlockType::WriteLock) };
+    fn holds(&self, locks: &File, slot: u32) -> bool {
+        let lock = Flock { start: u64::from(slot), length: 1, ..Flock::from(FlockType::WriteLock) };
         let held = fcntl_getlk(locks, &lock).ok().flatten();
         held.and_then(|held| held.pid)
             .is_some_and(|pid| pid.as_raw_nonzero().get() == self.folder.pid)
@@ -307,10 +308,8 @@ mod tests {
             |file: &dyn AsRawFd| memory.open(&all, &file.as_raw_fd().to_string()).is_some();
         let named = memfd_create("sovia-board", MemfdFlags::CLOEXEC).unwrap();
         assert!(opened(&named));
-        let place = |path| rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        assert!(
-            !opened(&place("/dev/zero").unwrap()) && !opened(&place("/proc/self/stat").unwrap())
-        );
+        let open = |path| rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        assert!(!opened(&open("/dev/zero").unwrap()) && !opened(&open("/proc/self/stat").unwrap()));
         assert!(!opened(&std::env::current_exe().map(File::open).unwrap().unwrap()));
         assert!(memory.open(&all, "no number").is_none());
     }

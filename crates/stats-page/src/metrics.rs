@@ -190,7 +190,7 @@ impl Metrics {
 }
 
 fn of_connection(scan: &Scan, connection: &Connection) -> Labels {
-    let process = &scan.processes[connection.holders[0]];
+    let process = &scan.processes[connection.processes[0]];
     Labels { program: process.program.clone(), uid: process.uid }
 }
 

@@ -28,7 +28,7 @@ pub struct Connection {
     /// Index of the connection's family in [`Scan::families`].
     pub family: usize,
     /// Indices in [`Scan::processes`] of the processes that have the connection. Never empty.
-    pub holders: Vec<usize>,
+    pub processes: Vec<usize>,
     /// Network namespace of the connection.
     pub net: u64,
     /// Content of the connection's record.
@@ -132,7 +132,7 @@ pub struct Scan {
 /// Family during a scan.
 struct Found {
     /// Processes of the family: the process slot, and the index in the scan.
-    places: Vec<(u32, usize)>,
+    slots: Vec<(u32, usize)>,
     /// Files of the family. The first one is the family's first file.
     files: Vec<Shown>,
 }
@@ -171,7 +171,7 @@ pub fn scan_of(ids: impl IntoIterator<Item = i32>) -> Scan {
                 let process = scan.processes.len() - 1;
                 let at = *known.entry(own.first.inode).or_insert(families.len());
                 if at == families.len() {
-                    families.push(Found { places: Vec::new(), files: Vec::new() });
+                    families.push(Found { slots: Vec::new(), files: Vec::new() });
                 }
                 families[at].add(*own, process, &memory);
             }
@@ -204,7 +204,7 @@ fn records_of(files: &[&Shown]) -> Vec<Records> {
 
 impl Found {
     fn add(&mut self, own: Own, process: usize, memory: &MemoryFiles) {
-        self.places.push((own.place, process));
+        self.slots.push((own.slot, process));
         let files = &self.files;
         let is_known = |inode| files.iter().any(|file| file.inode == inode);
         let others = own.others(memory, is_known);
@@ -219,14 +219,14 @@ impl Found {
         let family = scan.families.len();
         for (file, records) in self.files.iter().zip(records) {
             for (record, content) in records {
-                let holds = |place: u32| content.holders.may_have(place);
-                let holders = self.places.iter().filter(|(place, _)| holds(*place));
-                let holders: Vec<usize> = holders.map(|(_, process)| *process).collect();
+                let holds = |slot: u32| content.references.may_have(slot);
+                let processes = self.slots.iter().filter(|(slot, _)| holds(*slot));
+                let processes: Vec<usize> = processes.map(|(_, process)| *process).collect();
                 // No process that has this connection lives, or this user may not look at it.
-                let Some(&one) = holders.first() else { continue };
+                let Some(&one) = processes.first() else { continue };
                 let id = Id { file: file.inode, record, life: content.generation };
                 let net = scan.processes[one].net;
-                scan.connections.push(Connection { id, family, holders, net, record: content });
+                scan.connections.push(Connection { id, family, processes, net, record: content });
             }
         }
         let Some(first) = self.files.first() else { return };
@@ -236,7 +236,7 @@ impl Found {
         };
         scan.families.push(Family {
             file: first.inode,
-            processes: self.places.iter().map(|(_, process)| *process).collect(),
+            processes: self.slots.iter().map(|(_, process)| *process).collect(),
             totals: totals.and_then(|bytes| StatsPage::copy_of(&bytes).ok()),
         });
     }

@@ -63,7 +63,7 @@ pub(crate) fn by_process(scan: &Scan, rates: &[Rate]) -> BTreeMap<usize, Sum> {
     let mut sums: BTreeMap<usize, Sum> =
         (0..scan.processes.len()).map(|process| (process, Sum::default())).collect();
     for (connection, rate) in scan.connections.iter().zip(rates) {
-        sums.entry(connection.holders[0]).or_default().add(connection.is_on_vi(), *rate);
+        sums.entry(connection.processes[0]).or_default().add(connection.is_on_vi(), *rate);
     }
     sums
 }
@@ -95,8 +95,8 @@ pub(crate) fn by_couple(scan: &Scan, pairs: &Pairs, rates: &[Rate]) -> BTreeMap<
             continue;
         }
         let program = |at: usize| {
-            let holder = scan.connections[at].holders[0];
-            scan.processes[holder].program.clone()
+            let process = scan.connections[at].processes[0];
+            scan.processes[process].program.clone()
         };
         let (own, other) = (program(at), pairs[at].map(program).unwrap_or_default());
         let (client, server, port) =

@@ -120,7 +120,7 @@ impl View {
         let others = others(&self.scan, &self.pairs, &shown);
         json_lines(shown.into_iter().map(|at| {
             let connection = &self.scan.connections[at];
-            let process = &self.scan.processes[connection.holders[0]];
+            let process = &self.scan.processes[connection.processes[0]];
             let Said { reason, to_change, .. } = self.said(connection, at, others.get(&at));
             Out {
                 pid: process.pid,
@@ -137,7 +137,7 @@ impl View {
     }
 
     fn has(&self, connection: &Connection, pid: i32) -> bool {
-        connection.holders.iter().any(|&at| self.scan.processes[at].pid == pid)
+        connection.processes.iter().any(|&at| self.scan.processes[at].pid == pid)
     }
 
     fn process(&self, pid: i32) -> String {
@@ -199,7 +199,7 @@ impl View {
         let others = others(&self.scan, &self.pairs, &shown);
         for at in shown {
             let connection = &self.scan.connections[at];
-            let process = &self.scan.processes[connection.holders[0]];
+            let process = &self.scan.processes[connection.processes[0]];
             let said = self.said(connection, at, others.get(&at));
             groups.entry((named(process), said)).or_default().push(at);
         }
@@ -207,7 +207,7 @@ impl View {
         let mut processes: BTreeMap<i32, String> = BTreeMap::new();
         for ((process, said), members) in groups {
             let first = &self.scan.connections[members[0]];
-            processes.insert(self.scan.processes[first.holders[0]].pid, process.clone());
+            processes.insert(self.scan.processes[first.processes[0]].pid, process.clone());
             let ends = first.addresses().map(|(local, peer)| format!("{local} - {peer}"));
             let ends = ends.unwrap_or_else(|| "addresses not known yet".to_owned());
             let _ = writeln!(text, "{process}  {ends}{}", and_like(members.len()));
@@ -231,12 +231,12 @@ impl View {
 
     fn said(&self, connection: &Connection, at: usize, other: Option<&Other>) -> Said {
         let record = &connection.record;
-        let process = &self.scan.processes[connection.holders[0]];
+        let process = &self.scan.processes[connection.processes[0]];
         let mut said = Said::default();
         let lines = &mut said.lines;
         let paired = self.pairs[at].map(|other| {
             let other = &self.scan.connections[other];
-            &self.scan.processes[other.holders[0]]
+            &self.scan.processes[other.processes[0]]
         });
         let by_kernel = || other.map(|(socket, _)| socket.uid);
         let other_uid = paired.map(|there| there.uid).or_else(by_kernel);

@@ -82,7 +82,7 @@ impl Wanted<'_> {
     /// Returns true if the filter selects a connection.
     pub(crate) fn has(&self, scan: &Scan, connection: &Connection) -> bool {
         let Filter { pid, port, program, user: _, state, carrier } = self.filter;
-        let mut processes = connection.holders.iter().map(|&at| &scan.processes[at]);
+        let mut processes = connection.processes.iter().map(|&at| &scan.processes[at]);
         let is_port = |port: &u16| {
             let ends = connection.addresses();
             ends.is_some_and(|(local, peer)| [local.port(), peer.port()].contains(port))

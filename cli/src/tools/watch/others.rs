@@ -24,7 +24,7 @@ pub(super) fn others(scan: &Scan, pairs: &Pairs, wanted: &[usize]) -> HashMap<us
         if connection.is_on_vi() || pairs[at].is_some() {
             continue;
         }
-        let pid = scan.processes[connection.holders[0]].pid;
+        let pid = scan.processes[connection.processes[0]].pid;
         let table = tables.entry(connection.net).or_insert_with(|| {
             let all = sockets(Some(pid)).into_iter();
             all.map(|socket| ((socket.local, socket.peer), socket)).collect()
@@ -47,9 +47,9 @@ pub(super) fn reason(
     other: Option<&Other>,
 ) -> Option<Reason> {
     let connection = &scan.connections[at];
-    let process = &scan.processes[connection.holders[0]];
+    let process = &scan.processes[connection.processes[0]];
     let found = connection.reason().filter(|&reason| reason != Reason::ShortLived);
-    let paired = pairs[at].map(|other| &scan.processes[scan.connections[other].holders[0]]);
+    let paired = pairs[at].map(|other| &scan.processes[scan.connections[other].processes[0]]);
     let other_uid = paired.map(|there| there.uid).or(other.map(|(socket, _)| socket.uid));
     let is_plain = other.is_some_and(|(_, owner)| {
         owner.as_ref().is_some_and(|owner| owner.has_library == Some(false))

@@ -49,7 +49,7 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
         .collect();
     let order = |at: usize| {
         let connection = &scan.connections[at];
-        (scan.processes[connection.holders[0]].pid, connection.addresses(), connection.id)
+        (scan.processes[connection.processes[0]].pid, connection.addresses(), connection.id)
     };
     shown.sort_by_cached_key(|&at| order(at));
     take_kernels_counts(&mut scan.connections, &shown);
@@ -126,8 +126,8 @@ fn lines(
 ) -> String {
     let users = Users::default();
     let names: Vec<String> = scan.processes.iter().map(named).collect();
-    let holders = |connection: &Connection| -> Cow<'_, str> {
-        match connection.holders[..] {
+    let processes = |connection: &Connection| -> Cow<'_, str> {
+        match connection.processes[..] {
             [one] => names[one].as_str().into(),
             ref all => all.iter().map(|&at| &*names[at]).collect::<Vec<_>>().join(" ").into(),
         }
@@ -142,7 +142,7 @@ fn lines(
             })
         };
         let bytes = |vi: u64, tcp: u64| count(vi.saturating_add(tcp)).into();
-        let other = pairs[at].map(|other| holders(&scan.connections[other]));
+        let other = pairs[at].map(|other| processes(&scan.connections[other]));
         let why: Option<&str> = reasons.get(&at).map(|reason| reason.describe());
         let more = verbose.then(|| details(scan, connection, &users));
         let why = match (why, more) {
@@ -160,7 +160,7 @@ fn lines(
             bytes(record.traffic.bytes_received, record.tcp.1),
             count(record.traffic.messages_sent).into(),
             count(record.sleeps).into(),
-            holders(connection),
+            processes(connection),
             other.unwrap_or_else(|| "-".into()),
             why,
         ]
@@ -184,7 +184,7 @@ fn lines(
 /// Returns the additional words for `-v`.
 fn details(scan: &Scan, connection: &Connection, users: &Users) -> String {
     let record = &connection.record;
-    let process = &scan.processes[connection.holders[0]];
+    let process = &scan.processes[connection.processes[0]];
     let mut words = vec![format!("user={}", users.name(process.uid))];
     words.push(format!("path={}", path(connection)));
     if let Some(configuration) = record.configuration {
@@ -286,8 +286,8 @@ fn json(
     reasons: &HashMap<usize, Reason>,
 ) -> anyhow::Result<String> {
     let processes = |at: usize| -> Vec<ProcessOut<'_>> {
-        let holders = scan.connections[at].holders.iter().map(|&at| &scan.processes[at]);
-        let out = holders.map(|process| ProcessOut {
+        let processes = scan.connections[at].processes.iter().map(|&at| &scan.processes[at]);
+        let out = processes.map(|process| ProcessOut {
             pid: process.pid,
             program: &process.program,
             uid: process.uid,

@@ -16,14 +16,14 @@
 //! [`VERSION`]. A faulty process may write any values. So a reader checks that positions and sizes are possible,
 //! and trusts no value.
 
-mod holders;
 mod record;
+mod references;
 mod schema;
 mod word;
 
-pub use holders::{Holders, PLACES};
 pub use record::{Configuration, Handling, Phase, Receives, Record, Sends, Transfer, pack_address};
-pub use schema::{ABSENT, Fault, File, Member, SCHEMA_WORDS, Schema, Shape};
+pub use references::{PROCESS_SLOTS, References};
+pub use schema::{ABSENT, Fault, File, ProcessEntry, SCHEMA_WORDS, Schema, Shape};
 pub use word::{Field, Width, Word};
 
 /// Beginnings of the names of statistics files in `/proc/PID/fd`. A family's first file has the first name, by

@@ -1,6 +1,6 @@
 //! Content of a connection's record.
 
-use super::{Holders, Schema, Word};
+use super::{References, Schema, Word};
 use crate::{NicName, Reason, Traffic};
 use core::net::{Ipv6Addr, SocketAddr};
 
@@ -155,7 +155,7 @@ pub struct Record {
     /// Path of the bytes that this end receives.
     pub receives: Receives,
     /// Process slots of the processes that have the connection.
-    pub holders: Holders,
+    pub references: References,
     /// Cookie by which the kernel identifies the socket, or 0 if unknown.
     pub cookie: u64,
     /// Set if `connect` opened the connection.
@@ -195,7 +195,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads a record from the bytes that [`Schema::place_of`] gives. Returns `None` if the slot is free, or if its
+    /// Reads a record from the bytes that [`Schema::position_of`] gives. Returns `None` if the slot is free, or if its
     /// words have values that no connection has.
     pub fn read(schema: &Schema, bytes: &[u8]) -> Option<Record> {
         let get = |word| schema.value(bytes, word).unwrap_or(0);
@@ -242,7 +242,7 @@ impl Record {
             phase,
             sends: Sends::of(get(Word::Sends))?,
             receives: Receives::of(get(Word::Receives))?,
-            holders: Holders::from_word(get(Word::Holders)),
+            references: References::from_word(get(Word::References)),
             cookie: get(Word::Cookie),
             is_connector: is(Word::IsConnector),
             addresses,

@@ -1,6 +1,6 @@
 //! The schema of a statistics file: the positions of the records, and of the words in a record.
 
-use super::{AT, Field, HEAD, PLACES, RECORDS_MAX, SPAN_MAX, VERSION};
+use super::{AT, Field, HEAD, PROCESS_SLOTS, RECORDS_MAX, SPAN_MAX, VERSION};
 use crate::StatsPage;
 use alloc::vec::Vec;
 use core::fmt;
@@ -25,7 +25,7 @@ const _: () = assert!((super::Word::ALL[super::Word::ALL.len() - 1] as usize) < 
 const FILES_MAX: usize = (SCHEMA_WORDS - FILES) / 2;
 
 /// Size of a process's entry in a family's list, in bytes.
-const MEMBER: usize = 8;
+const PROCESS_ENTRY: usize = 8;
 
 /// Mark of an entry for a file while a process writes the entry. `THERE` is the mark of a complete entry.
 const TAKEN: u64 = 1 << 62;
@@ -50,9 +50,9 @@ pub struct Shape {
     /// Offset of the family's list of processes. The list has entries of 8 bytes, whose first 4 bytes hold a
     /// number. The first entry holds the number of process slots ever used. Then each slot has an entry with a
     /// process id.
-    pub members_at: u32,
+    pub processes_at: u32,
     /// Number of process slots for which the list has room.
-    pub members: u32,
+    pub process_slots: u32,
     /// Offset of the family's [`StatsPage`], or [`ABSENT`].
     pub totals_at: u32,
 }
@@ -68,9 +68,9 @@ pub struct File {
 
 /// Entry of a family's list of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Process slot, by which [`Holders`](super::Holders) names the process.
-    pub place: u32,
+pub struct ProcessEntry {
+    /// Process slot, by which [`References`](super::References) names the process.
+    pub slot: u32,
     /// Process id in the process's own PID namespace.
     pub pid: i32,
 }
@@ -145,7 +145,7 @@ impl Schema {
         put(1, pair(VERSION, shape.number));
         put(2, pair(shape.records_at, shape.stride));
         put(3, pair(shape.count, shape.used_at));
-        put(4, pair(shape.members_at, shape.members));
+        put(4, pair(shape.processes_at, shape.process_slots));
         put(5, pair(shape.totals_at, 0));
         put(6, locks);
         let mut name = [0; NAME_WORDS * 8];
@@ -190,9 +190,17 @@ impl Schema {
             return Err(Fault::Version(version));
         }
         let ((records_at, stride), (count, used_at)) = (unpair(word(2)), unpair(word(3)));
-        let ((members_at, members), (totals_at, _)) = (unpair(word(4)), unpair(word(5)));
-        let shape =
-            Shape { number, records_at, stride, count, used_at, members_at, members, totals_at };
+        let ((processes_at, process_slots), (totals_at, _)) = (unpair(word(4)), unpair(word(5)));
+        let shape = Shape {
+            number,
+            records_at,
+            stride,
+            count,
+            used_at,
+            processes_at,
+            process_slots,
+            totals_at,
+        };
         let mut library = [0; NAME_WORDS * 8];
         for (i, chunk) in library.chunks_exact_mut(8).enumerate() {
             chunk.copy_from_slice(&word(NAME + i).to_ne_bytes());
@@ -227,23 +235,23 @@ impl Schema {
 
     /// Returns the family's processes, from the family's first file. `read` reads the file from a given offset into
     /// a buffer, and returns false if it fails.
-    pub fn members(&self, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<Member> {
-        let at = u64::from(self.shape.members_at);
+    pub fn processes(&self, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<ProcessEntry> {
+        let at = u64::from(self.shape.processes_at);
         let mut count = [0; 4];
-        if self.shape.members == 0 || !read(at, &mut count) {
+        if self.shape.process_slots == 0 || !read(at, &mut count) {
             return Vec::new();
         }
-        let count = u32::from_ne_bytes(count).min(self.shape.members);
-        let mut bytes = alloc::vec![0; count as usize * MEMBER];
-        if !read(at + MEMBER as u64, &mut bytes) {
+        let count = u32::from_ne_bytes(count).min(self.shape.process_slots);
+        let mut bytes = alloc::vec![0; count as usize * PROCESS_ENTRY];
+        if !read(at + PROCESS_ENTRY as u64, &mut bytes) {
             return Vec::new();
         }
-        let pids = bytes.chunks_exact(MEMBER).map(|entry| entry.first_chunk());
-        let members = (0..).zip(pids).filter_map(|(place, pid)| {
+        let pids = bytes.chunks_exact(PROCESS_ENTRY).map(|entry| entry.first_chunk());
+        let processes = (0..).zip(pids).filter_map(|(slot, pid)| {
             let pid = i32::from_ne_bytes(*pid?);
-            (pid > 0).then_some(Member { place, pid })
+            (pid > 0).then_some(ProcessEntry { slot, pid })
         });
-        members.collect()
+        processes.collect()
     }
 
     /// Returns the numbers of the records in use, from the file's first page (`head`).
@@ -257,7 +265,7 @@ impl Schema {
 
     /// Returns the position of a record's words in the file: the offset and the number of bytes, at most
     /// [`SPAN_MAX`].
-    pub fn place_of(&self, record: u32) -> (u64, usize) {
+    pub fn position_of(&self, record: u32) -> (u64, usize) {
         let at =
             u64::from(self.shape.records_at) + u64::from(record) * u64::from(self.shape.stride);
         (at + u64::from(self.span.0), (self.span.1 - self.span.0) as usize)
@@ -284,10 +292,11 @@ impl Shape {
         let end = |at: u32, len: u64| u64::from(at) + len;
         let totals = end(self.totals_at, StatsPage::SIZE as u64);
         self.count <= RECORDS_MAX
-            && self.members <= PLACES
+            && self.process_slots <= PROCESS_SLOTS
             && end(self.records_at, count * stride) <= file_len
             && end(self.used_at, count.div_ceil(64) * 8) <= HEAD as u64
-            && end(self.members_at, (u64::from(self.members) + 1) * MEMBER as u64) <= file_len
+            && end(self.processes_at, (u64::from(self.process_slots) + 1) * PROCESS_ENTRY as u64)
+                <= file_len
             && (self.totals_at == ABSENT || totals <= file_len)
     }
 }

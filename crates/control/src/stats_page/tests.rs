@@ -13,8 +13,8 @@ const SHAPE: Shape = Shape {
     stride: 256,
     count: 70,
     used_at: 512,
-    members_at: 4096 + 70 * 256,
-    members: 15,
+    processes_at: 4096 + 70 * 256,
+    process_slots: 15,
     totals_at: 4096 + 70 * 256 + 128,
 };
 const FILE_LEN: u64 = 4096 + 70 * 256 + 128 + StatsPage::SIZE as u64;
@@ -55,16 +55,16 @@ fn what_is_written_is_read() {
     assert_eq!((schema.shape, schema.locks, schema.library()), (SHAPE, 77, "0.1.0"));
     assert!(Schema::files(&head).eq([File { fd: 3080, inode: 99 }]));
     let read = |at: u64, out: &mut [u8]| {
-        let mut members = [0; 16 * 8];
-        put(&mut members, 0, 5, 4);
-        put(&mut members, 8 + 3 * 8, 1234, 4);
-        let at = (at - u64::from(SHAPE.members_at)) as usize;
-        out.copy_from_slice(&members[at..at + out.len()]);
+        let mut processes = [0; 16 * 8];
+        put(&mut processes, 0, 5, 4);
+        put(&mut processes, 8 + 3 * 8, 1234, 4);
+        let at = (at - u64::from(SHAPE.processes_at)) as usize;
+        out.copy_from_slice(&processes[at..at + out.len()]);
         true
     };
-    assert_eq!(schema.members(read), [Member { place: 3, pid: 1234 }]);
+    assert_eq!(schema.processes(read), [ProcessEntry { slot: 3, pid: 1234 }]);
     assert!(schema.used(&head).eq([69]));
-    assert_eq!(schema.place_of(69), (4096 + 69 * 256 + 20, 52));
+    assert_eq!(schema.position_of(69), (4096 + 69 * 256 + 20, 52));
 
     let mut record = vec![0; 256];
     put(&mut record, 20, 7, 4);
@@ -117,8 +117,8 @@ fn files_shorter_than_their_schema_says_are_refused() {
         |shape| shape.count = 200,
         |shape| shape.count = u32::MAX,
         |shape| shape.used_at = HEAD as u32 - 8,
-        |shape| shape.members = 1000,
-        |shape| shape.members_at = u32::MAX,
+        |shape| shape.process_slots = 1000,
+        |shape| shape.processes_at = u32::MAX,
         |shape| shape.totals_at += 1,
     ];
     assert!(Schema::read(&head(&SHAPE, &FIELDS), FILE_LEN).is_ok());
@@ -169,13 +169,13 @@ proptest! {
         }
         if let Ok(schema) = Schema::read(&head, FILE_LEN) {
             prop_assert!(schema.used(&head).count() <= RECORDS_MAX as usize);
-            let members = schema.members(|_, bytes| {
+            let processes = schema.processes(|_, bytes| {
                 bytes.fill(0x7f);
                 true
             });
-            prop_assert!(members.len() <= PLACES as usize);
+            prop_assert!(processes.len() <= PROCESS_SLOTS as usize);
             for n in schema.used(&head).take(4) {
-                let (at, len) = schema.place_of(n);
+                let (at, len) = schema.position_of(n);
                 prop_assert!(len <= SPAN_MAX && at + len as u64 <= FILE_LEN);
             }
             let _ = (Record::read(&schema, &record), schema.library().len());

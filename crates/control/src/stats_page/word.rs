@@ -34,8 +34,8 @@ words! {
     Sends = 3,
     /// Path of received bytes: a [`Receives`](super::Receives) as a number.
     Receives = 4,
-    /// Processes that have the connection, as [`Holders`](super::Holders).
-    Holders = 5,
+    /// Processes that have the connection, as [`References`](super::References).
+    References = 5,
     /// Number of calls that moved bytes before the rendezvous.
     Transfers = 6,
     /// Number of bytes received over TCP.

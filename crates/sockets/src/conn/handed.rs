@@ -3,7 +3,7 @@
 use super::Conn;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
-use sovia_control::stats_page::Holders;
+use sovia_control::stats_page::References;
 
 /// Smallest value of `handed` that means several programs. Also added if the number of programs is not known.
 const SEVERAL: u32 = 2;
@@ -20,7 +20,7 @@ pub(crate) struct Holding {
     handed: u32,
     spread: u32,
     /// Processes of the family that hold the connection.
-    pub(crate) holders: Holders,
+    pub(crate) references: References,
 }
 
 impl Holding {
@@ -30,7 +30,7 @@ impl Holding {
             offset_of!(Conn, generation),
             offset_of!(Conn, handed),
             offset_of!(Conn, spread),
-            offset_of!(Conn, holders),
+            offset_of!(Conn, references),
         ];
         let (mut sum, mut i) = (size_of::<Conn>() as u64, 0);
         while i < places.len() {
@@ -46,15 +46,15 @@ impl Holding {
             let bytes = [record[at], record[at + 1], record[at + 2], record[at + 3]];
             u32::from_ne_bytes(bytes)
         };
-        let at = offset_of!(Conn, holders);
+        let at = offset_of!(Conn, references);
         let (low, high) = (u64::from(half(at)), u64::from(half(at + 4)));
-        let holders =
+        let references =
             if cfg!(target_endian = "little") { high << 32 | low } else { low << 32 | high };
         Holding {
             generation: half(offset_of!(Conn, generation)),
             handed: half(offset_of!(Conn, handed)),
             spread: half(offset_of!(Conn, spread)),
-            holders: Holders::from_word(holders),
+            references: References::from_word(references),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Begins and ends the generations of a connection's slot. In each generation, the slot has one connection.
 
 use super::{Conn, Phase, Role, flag};
-use crate::members;
+use crate::process_slots;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::path::{Rx, Tx};
 
@@ -15,7 +15,7 @@ impl Conn {
             .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
-        self.holders.store(members::only_me(), Ordering::Relaxed);
+        self.references.store(process_slots::only_me(), Ordering::Relaxed);
         self.use_memory(0);
         self.rx_pins.clear();
         self.tx_pins.clear();

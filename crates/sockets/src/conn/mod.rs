@@ -6,7 +6,7 @@
 //!
 //! - `life`: begins and ends a connection in its slot; `flag`: the flags; `stay`: why a connection stays on TCP;
 //! - `handed`: programs outside the family that have got the socket;
-//! - `unnamed`: connections that this process holds without an entry in their `holders` word;
+//! - `unnamed`: connections that this process holds without an entry in their `references` word;
 //! - `locked`: the lock; `biased`: a fast path to the lock, for the thread that has the lock's bias;
 //! - `body`, `own`, `copies`: data that only the lock's holder uses; `activity`: how long a direction has carried
 //!   no bytes;
@@ -52,7 +52,7 @@ pub(crate) use put_by::PutBy;
 pub(crate) use shown::FIELDS;
 use shown::Shown;
 
-use crate::members::{self, COUNTERS};
+use crate::process_slots::{self, COUNTERS};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use sovia_proto::path::{Rx, Tx};
@@ -118,8 +118,8 @@ pub struct Conn {
     pub pair: AtomicU32,
     /// Number of the connection's VI in the segment.
     pub vi: AtomicU32,
-    /// Processes of the family that hold the socket ([`sovia_control::stats_page::Holders`]).
-    pub holders: AtomicU64,
+    /// Processes of the family that hold the socket ([`sovia_control::stats_page::References`]).
+    pub references: AtomicU64,
     /// Number of programs outside the family that have got the socket in this generation, by an exec or a message.
     handed: AtomicU32,
     /// The last generation in which several programs outside the family got the socket, plus one; 0 if there was
@@ -328,15 +328,15 @@ impl Conn {
     /// connection has its VI.
     #[inline(always)]
     pub(crate) fn is_here(&self) -> bool {
-        let holders = self.holders.load(Ordering::Acquire);
-        members::has_me_by_bit(holders) || self.is_here_otherwise(holders)
+        let references = self.references.load(Ordering::Acquire);
+        process_slots::has_me_by_bit(references) || self.is_here_otherwise(references)
     }
 
     #[cold]
     #[inline(never)]
-    fn is_here_otherwise(&self, holders: u64) -> bool {
+    fn is_here_otherwise(&self, references: u64) -> bool {
         // A process without a process slot counts as a holder of every connection, and keeps all segments mapped.
-        members::has_me(holders) || self.is_held(holders)
+        process_slots::has_me(references) || self.is_held(references)
     }
 
     /// Returns true if this process has the connection on a VI.

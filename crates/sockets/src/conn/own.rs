@@ -2,7 +2,7 @@
 //!
 //! Only [`crate::stream`] uses this data. It is defined here because it is a part of the connection's body.
 
-use crate::members::Member;
+use crate::process_slots::FamilyProcess;
 use sovia_proto::failover::Tail;
 
 /// Private copies of the words that this end writes in the segment, and private limits and flags of this end.
@@ -75,7 +75,7 @@ pub struct Handler {
     /// thread.
     pub(crate) ready_list: u32,
     /// Process of the handler thread.
-    pub(crate) process: Member,
+    pub(crate) process: FamilyProcess,
     /// State at the thread's last look for messages: the end of the peer's coalesced bytes (TAIL), the peer's
     /// switch word, and `held_end`.
     pub(crate) last_look: (u64, u64, u32),

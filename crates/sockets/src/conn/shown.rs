@@ -122,7 +122,7 @@ pub(crate) const FIELDS: &[Field] = &[
     Field::half(Word::Phase, offset_of!(Conn, phase)),
     Field::half(Word::Sends, offset_of!(Conn, tx)),
     Field::half(Word::Receives, offset_of!(Conn, rx)),
-    Field::whole(Word::Holders, offset_of!(Conn, holders)),
+    Field::whole(Word::References, offset_of!(Conn, references)),
     Field::half(Word::Transfers, offset_of!(Conn, transfers)),
     Field::whole(Word::TcpReceived, offset_of!(Conn, rx_tcp)),
     Field::whole(Word::TcpSent, offset_of!(Conn, tx_tcp)),

@@ -1,53 +1,53 @@
-//! Tracks connections that this process holds without an entry in the connection's `holders` word.
+//! Tracks connections that this process holds without an entry in the connection's `references` word.
 //!
-//! The `holders` word of a connection has room for about 60 process slots ([`Holders`]). If the word is full, a
+//! The `references` word of a connection has room for about 60 process slots ([`References`]). If the word is full, a
 //! forked child that inherits the connection gets no entry. Then only the child itself knows that it holds the
 //! connection, and it records this in private memory.
 
 use super::{CONNS, Conn};
-use crate::members;
 use crate::per_engine::{per_engine, per_engine_tables};
+use crate::process_slots;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use sovia_control::stats_page::Holders;
+use sovia_control::stats_page::References;
 
 per_engine_tables! {
-    /// Bitmap of the connections that this process holds without an entry in their `holders` word.
+    /// Bitmap of the connections that this process holds without an entry in their `references` word.
     static HELD: [AtomicU64; CONNS / 64] = [const { AtomicU64::new(0) }; CONNS / 64];
 }
 
 per_engine! {
     /// Set if this process, one of its children or its parent may hold a connection without an entry in the
-    /// connection's `holders` word.
+    /// connection's `references` word.
     static MAY_BE: AtomicBool = AtomicBool::new(false);
 }
 
-/// Called before a fork if the child will inherit a connection without an entry in the connection's `holders` word.
+/// Called before a fork if the child will inherit a connection without an entry in the connection's `references` word.
 pub(crate) fn expect() {
     MAY_BE.store(true, Ordering::Relaxed);
 }
 
 /// Returns true in a forked child that may have inherited a connection without an entry in the connection's
-/// `holders` word. The child must then call [`Conn::inherited`] for each connection in its table.
+/// `references` word. The child must then call [`Conn::inherited`] for each connection in its table.
 pub(crate) fn may_be() -> bool {
     MAY_BE.load(Ordering::Relaxed)
 }
 
 impl Conn {
-    /// Records that this process holds the connection, if the connection's `holders` word is full. Called in a
+    /// Records that this process holds the connection, if the connection's `references` word is full. Called in a
     /// forked child before it uses its process slot.
     pub(crate) fn inherited(&self) {
-        // A full `holders` word stays full as long as the connection exists, so it was full at the fork as well.
-        if Holders::from_word(self.holders.load(Ordering::Acquire)).may_be_more() {
+        // A full `references` word stays full as long as the connection exists, so it was full at the fork as well.
+        if References::from_word(self.references.load(Ordering::Acquire)).may_be_more() {
             let (word, bit) = self.bit();
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Returns true if this process holds the connection without an entry in `holders`, the value of the
-    /// connection's `holders` word.
+    /// Returns true if this process holds the connection without an entry in `references`, the value of the
+    /// connection's `references` word.
     #[inline]
-    pub(super) fn is_held(&self, holders: u64) -> bool {
-        Holders::from_word(holders).may_be_more() && self.looks_held()
+    pub(super) fn is_held(&self, references: u64) -> bool {
+        References::from_word(references).may_be_more() && self.looks_held()
     }
 
     #[cold]
@@ -58,7 +58,7 @@ impl Conn {
 
     /// Records that this process no longer holds the connection.
     pub(crate) fn let_go(&self) {
-        members::strike_me(&self.holders);
+        process_slots::strike_me(&self.references);
         if MAY_BE.load(Ordering::Relaxed) {
             let (word, bit) = self.bit();
             word.fetch_and(!bit, Ordering::Relaxed);

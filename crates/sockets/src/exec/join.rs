@@ -3,7 +3,7 @@
 use super::leave::build_number;
 use crate::conn::Phase;
 use crate::table::{self, Ref};
-use crate::{fallback, family, kernel_sockets, meeting, members, pair, peers};
+use crate::{fallback, family, kernel_sockets, meeting, pair, peers, process_slots};
 use core::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use sovia_control::inheritance::{Inheritance, Inherited, LEN, NUMBERS, Passed};
@@ -75,7 +75,7 @@ fn take(data: &Inheritance<'_>) -> Option<()> {
         return None;
     }
     let base = usize::try_from(head.records_base).ok()?;
-    if !family::join(records, base, head.place, locks, head.locks.inode) {
+    if !family::join(records, base, head.slot, locks, head.locks.inode) {
         return None;
     }
     for (index, fd) in head.doorbells.into_iter().enumerate().filter(|(_, fd)| *fd >= 0) {
@@ -105,7 +105,7 @@ fn take_connection(there: Inherited) {
         && conn.is_generation(there.generation);
     if !is_same {
         if !is_known {
-            members::strike_me(&conn.holders);
+            process_slots::strike_me(&conn.references);
         }
         return;
     }
@@ -122,7 +122,7 @@ fn take_connection(there: Inherited) {
         if !pair::get(index).is_some_and(|pair| pair.occupy(vi, at)) {
             table::remove(there.fd);
             table::release(there.index);
-            members::strike_me(&conn.holders);
+            process_slots::strike_me(&conn.references);
             give_up(there);
         }
     }

@@ -3,10 +3,10 @@
 use super::program::{Target, loads_library, may_ignore_environment};
 use super::{Descriptors, outlasts_exec};
 use crate::conn::{Conn, Phase, flag};
-use crate::members::{LocksToLeave, Reserved};
 use crate::per_engine::per_engine;
+use crate::process_slots::{LocksToLeave, Reserved};
 use crate::table::{self, Ref};
-use crate::{Errno, family, meeting, members, other_families, pair, peers, process, stream};
+use crate::{Errno, family, meeting, other_families, pair, peers, process, process_slots, stream};
 use core::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use sovia_control::inheritance::{
@@ -86,7 +86,7 @@ pub(super) fn leave<'a>(
 fn may_join(inherited: &Descriptors) -> bool {
     let is_unlimited =
         |what| call::soft_limit(what).is_none_or(|limit| limit == libc::RLIM_INFINITY);
-    members::is_known()
+    process_slots::is_known()
         && family::base().is_some_and(is_free_in_programs)
         && inherited.len() <= CONNECTIONS_MAX
         && !may_ignore_environment()
@@ -110,14 +110,14 @@ fn pass(inherited: &Descriptors, is_command: bool) -> Option<LeftTo> {
     // The thread that would send combined bytes later ends with this program.
     stream::combine::before_waiting();
     let reserved = Reserved::new(family::expect()?)?;
-    let place = reserved.place;
+    let slot = reserved.slot;
     let mut passed = Descriptors::new();
     for &(fd, at) in inherited {
         let is_again = || passed.iter().any(|(_, other)| other.same(at));
-        if is_again() || may_be_held(at, place) && may_pass(fd, at, is_command) {
+        if is_again() || may_be_held(at, slot) && may_pass(fd, at, is_command) {
             passed.push((fd, at));
         } else {
-            members::strike(&at.conn.holders, place);
+            process_slots::strike(&at.conn.references, slot);
         }
     }
     let left = LeftTo::new(&passed, is_command, &reserved);
@@ -128,19 +128,19 @@ fn pass(inherited: &Descriptors, is_command: bool) -> Option<LeftTo> {
         }
         None => {
             // Strike first. The next process in the slot must not count as a holder.
-            passed.iter().for_each(|(_, at)| _ = members::strike(&at.conn.holders, place));
+            passed.iter().for_each(|(_, at)| _ = process_slots::strike(&at.conn.references, slot));
             reserved.free();
             None
         }
     }
 }
 
-/// Adds the slot `place` to the holders of a connection. Then no thread begins a step of the connection's rendezvous,
+/// Adds the slot `slot` to the holders of a connection. Then no thread begins a step of the connection's rendezvous,
 /// and this function waits until running steps are over. So the connection's phase stays as it is now. Returns false if
 /// the connection has no room for another holder's name.
-fn may_be_held(at: Ref, place: usize) -> bool {
-    let is_named =
-        at.conn.is_generation(at.generation) && members::add_if_room(&at.conn.holders, place);
+fn may_be_held(at: Ref, slot: usize) -> bool {
+    let is_named = at.conn.is_generation(at.generation)
+        && process_slots::add_if_room(&at.conn.references, slot);
     if is_named && at.conn.phase() == Phase::Candidate {
         match process::is_borrowed() {
             true => drop(meeting::Steps::hold(at)),
@@ -242,7 +242,7 @@ fn data_of<'b>(
         records: Passed { fd: records, inode },
         records_base: family::base()? as u64,
         locks: locks.passed(),
-        place: reserved.place as u32,
+        slot: reserved.slot as u32,
         doorbells: pair::made_doorbells().map(|doorbell| doorbell.unwrap_or(-1)),
         lives,
     };
@@ -317,7 +317,7 @@ impl Drop for LeftTo {
         }
         let Some(reserved) = self.reserved.take() else { return };
         for conn in &self.connections {
-            members::strike(&conn.holders, reserved.place);
+            process_slots::strike(&conn.references, reserved.slot);
         }
         reserved.free();
     }

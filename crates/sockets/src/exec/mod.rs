@@ -9,7 +9,7 @@
 //!    (`leave.rs`; for the form see [`sovia_control::inheritance`]). The exec keeps this file, and the descriptors that
 //!    the data names.
 //! 2. The slot's lock belongs to an open file that only the program gets. So the family knows at any moment whether
-//!    the program, or the process that executes it, still lives (`members::Reserved`).
+//!    the program, or the process that executes it, still lives (`process_slots::Reserved`).
 //! 3. The exec ends this process as a member of the family: the kernel releases its lock. Connections that the program
 //!    does not inherit are then closed, like those of a process that has died.
 //! 4. At its start, the program takes the data and the slot (`join.rs`).

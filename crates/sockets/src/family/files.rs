@@ -5,10 +5,10 @@
 //! receives a connection in a message which processes hold the connection ([`crate::other_families`]). After a
 //! change in `credentials`, a process's files are only for readers.
 
-use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};
+use super::{CHUNK, CONNS, Chunk, First, Header, PROCESS_SLOTS_AT};
 use crate::conn::{Conn, FIELDS};
-use crate::members::{self, MEMBERS};
 use crate::per_engine::per_engine;
+use crate::process_slots::{self, SLOTS};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use sovia_control::stats_page::{self, File, SCHEMA_WORDS, Schema, Shape};
@@ -74,12 +74,12 @@ pub(super) fn describe(words: &Words, at: usize) {
         stride: size_of::<Conn>() as u32,
         count: CHUNK as u32,
         used_at: offset_of!(Header, used) as u32,
-        members_at: if at == 0 { MEMBERS_AT as u32 } else { stats_page::ABSENT },
-        members: if at == 0 { MEMBERS as u32 } else { 0 },
+        processes_at: if at == 0 { PROCESS_SLOTS_AT as u32 } else { stats_page::ABSENT },
+        process_slots: if at == 0 { SLOTS as u32 } else { 0 },
         totals_at: if at == 0 { offset_of!(First, totals) as u32 } else { stats_page::ABSENT },
     };
     let mut room = [0; 32];
-    Schema::write(words, &shape, members::locks_id(), library(&mut room), FIELDS);
+    Schema::write(words, &shape, process_slots::locks_id(), library(&mut room), FIELDS);
 }
 
 /// Returns the library's version, and the first digits of the linker's build number. The number is needed because
@@ -109,7 +109,7 @@ pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
         let _ = Schema::add_file(words, File { fd: file.raw(), inode });
     }
     if at == 0 {
-        members::has_records(file.raw());
+        process_slots::has_records(file.raw());
     }
     FILES[at].store(file.into_raw(), Ordering::Release);
 }

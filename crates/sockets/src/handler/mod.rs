@@ -17,7 +17,7 @@ use crate::pair::{self, DOORBELLS, Pair, ReadyList, notification_sockets};
 use crate::per_engine::per_engine;
 use crate::stream::handled;
 use crate::thread::{self, Ends, OncePerProcess};
-use crate::{errno, family, members};
+use crate::{errno, family, process_slots};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::configuration::Handling;
 use sovia_sync::{RobustBox, rank};
@@ -63,7 +63,7 @@ pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
         Handling::Notify => flag::NOTIFIED,
     };
     // A forked relative must be able to notice this process's death, to take over.
-    if !members::is_known() || !THREAD.ensure(spawn) {
+    if !process_slots::is_known() || !THREAD.ensure(spawn) {
         return None;
     }
     if handling == Handling::Notify && !notify::ensure() {

@@ -8,8 +8,8 @@ use crate::pair::lent::How;
 use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, fallback, family, keepalive, kernel_sockets, linger, meeting, members, other_families,
-    pair, process, sets, stream,
+    Outcome, fallback, family, keepalive, kernel_sockets, linger, meeting, other_families, pair,
+    process, process_slots, sets, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -204,7 +204,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     // Send combined bytes now. A forked relative that still holds the connection may never send again.
     stream::combine::notify_receiver(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
-    if last || members::is_known() {
+    if last || process_slots::is_known() {
         pair.leaving(vi);
     }
     if last {
@@ -246,7 +246,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     }
     // Do this under the lock, so that no other thread uses the VI afterwards. A pool slot that is still lent to a
     // program must not serve the VI's next generation.
-    if last || members::is_known() {
+    if last || process_slots::is_known() {
         pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), at, vi, loans, how);
     }
     drop(guard);
@@ -328,12 +328,12 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
 /// Records that this process holds no connection. Called before this process executes another program. (Connections
 /// that the program inherits are back on TCP.)
 pub fn leaving() {
-    members::leave_by_exec();
+    process_slots::leave_by_exec();
 }
 
 /// Undoes [`leaving`] after a failed exec.
 pub fn staying() {
-    members::rejoin();
+    process_slots::rejoin();
 }
 
 /// Records a new stream socket that is connected or is connecting.

@@ -39,7 +39,7 @@ fn waiting(conn: &Conn) -> Vec<User> {
     if !hazard::settle() {
         return Vec::new();
     }
-    let mut users = hazard::users(conn.place());
+    let mut users = hazard::users(conn.address());
     // Exclude the calling thread, which is listed if a signal handler interrupted its wait or left the wait by
     // `longjmp`. If the thread continues this wait, the wait fails, because the wait has no descriptor.
     users.retain(|&user| user != User::me());

@@ -2,8 +2,8 @@
 //! family still holds a connection.
 
 use crate::conn::{Holding, RECORD};
-use crate::members;
 use crate::per_engine::per_engine;
+use crate::process_slots;
 use crate::{family, process};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sovia_control::inheritance::Passed;
@@ -126,7 +126,7 @@ pub(super) fn of_sender(sender: i32) -> impl Iterator<Item = (Which, Files)> {
 
 fn files_of(which: Which) -> Option<Files> {
     if which == Which::OWN {
-        let (records, locks) = (family::file()?, members::locks()?);
+        let (records, locks) = (family::file()?, process_slots::locks()?);
         let passed = |fd| call::file_id(fd).ok().map(|(_, inode)| Passed { fd, inode });
         return Some(Files { records: passed(records)?, locks: passed(locks)? });
     }
@@ -193,15 +193,15 @@ pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
         is_whole.then(|| Holding::of(&record))
     };
     let Some(before) = held() else { return false };
-    let pid_of = |place| {
+    let pid_of = |slot| {
         let mut pid = [0; 4];
-        let at = (family::MEMBERS_AT + members::pid_at(place)) as i64;
+        let at = (family::PROCESS_SLOTS_AT + process_slots::pid_at(slot)) as i64;
         let is_whole = call::pread(files.records.fd, &mut pid, at) == Ok(pid.len());
         is_whole.then(|| i32::from_ne_bytes(pid))
     };
     // The kernel reports locks of other processes only. So search the list of holders for this process.
-    let is_mine = which == Which::OWN && members::has_me(before.holders.word());
-    let others = members::any_may_live(before.holders, files.locks.fd, pid_of);
+    let is_mine = which == Which::OWN && process_slots::has_me(before.references.word());
+    let others = process_slots::any_may_live(before.references, files.locks.fd, pid_of);
     if before.is_of(generation) && (is_mine || others) {
         return false;
     }

@@ -15,7 +15,7 @@ use super::families::{self, Files, Which};
 use crate::conn::{Holding, Role};
 use crate::passed_on::{Copy, LEN, Sent};
 use crate::table::{self, Ref};
-use crate::{family, members, process};
+use crate::{family, process, process_slots};
 use core::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use sovia_control::inheritance::Passed;
@@ -159,7 +159,7 @@ fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
     })?;
     let is_it = |fd: &&i32| call::file_id_of(process, **fd).is_ok_and(|(_, id)| id == copy.locks());
     let locks = open.iter().filter(|&&fd| named(fd, b"/memfd:sovia-family")).find(is_it)?;
-    if copy.locks() == members::locks_id() {
+    if copy.locks() == process_slots::locks_id() {
         // The files belong to this process's own family. Do not open them: closing another descriptor of the lock
         // file would release this process's lock.
         return None;

@@ -1,7 +1,7 @@
 //! Allocation of the ready lists on one side of a segment. Forked processes share these lists.
 
 use super::Pair;
-use crate::members::{self, Member};
+use crate::process_slots::{self, FamilyProcess};
 use core::sync::atomic::Ordering;
 use via_shm::layout::READY_LISTS;
 use via_shm::ready_list::ReadyList;
@@ -27,7 +27,8 @@ impl Pair {
             let now = bits | 1 << index;
             match side.taken.compare_exchange(bits, now, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    side.takers[index as usize].store(members::me().word(), Ordering::Release);
+                    side.takers[index as usize]
+                        .store(process_slots::me().word(), Ordering::Release);
                     return Some(index);
                 }
                 Err(seen) => bits = seen,
@@ -37,7 +38,7 @@ impl Pair {
 
     /// Takes over a ready list of a relative that died without freeing the list.
     fn dead_ones_ready_list(&self) -> Option<u32> {
-        let me = members::me().word();
+        let me = process_slots::me().word();
         let side = self.segment.side(self.side);
         (0..READY_LISTS).find(|&index| {
             let taker = &side.takers[index as usize];
@@ -48,7 +49,7 @@ impl Pair {
                 && seen != 0
                 && seen != me
                 && !is_ours
-                && !members::lives(Member::from_word(seen))
+                && !process_slots::lives(FamilyProcess::from_word(seen))
                 && taker.compare_exchange(seen, me, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }

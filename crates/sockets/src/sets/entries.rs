@@ -7,7 +7,7 @@ use super::set::DISABLED;
 use crate::conn::{Fate, Phase, flag};
 use crate::pair::{Pair, ReadyList};
 use crate::table::{self, Ref};
-use crate::{family, members};
+use crate::{family, process_slots};
 use core::sync::atomic::Ordering;
 use sovia_sys::{Fd, call, poll};
 use std::collections::VecDeque;
@@ -147,8 +147,10 @@ impl Entry {
         let mut locked = conn.lock();
         let before = locked.copies.fate(self.number);
         let is_here = before != Some(Fate::Over);
-        let is_alone = conn.holders.load(Ordering::Acquire) == members::only_me();
-        if is_here && (is_alone || before.is_none() && !members::others_live(&conn.holders)) {
+        let is_alone = conn.references.load(Ordering::Acquire) == process_slots::only_me();
+        if is_here
+            && (is_alone || before.is_none() && !process_slots::others_live(&conn.references))
+        {
             // No other process has a copy of any entry of this connection.
             locked.copies.forget();
             self.renew();

@@ -15,14 +15,14 @@
 use super::hold::scan;
 use super::{Fault, corrupt_here, listeners, rx, word};
 use crate::conn::{Guard, Handler, flag};
-use crate::{members, thread};
+use crate::{process_slots, thread};
 use sovia_proto::path::Rx;
 
 /// Assigns a connection that has just got its VI to the handler thread of this process with ready list
 /// `ready_list`. `flags` are the connection flags that say how the handler thread notifies the program.
 pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
     guard.handler =
-        Handler { ready_list: ready_list + 1, process: members::me(), ..Handler::default() };
+        Handler { ready_list: ready_list + 1, process: process_slots::me(), ..Handler::default() };
     guard.conn.set(flags | flag::HANDLED);
     listeners::publish(guard);
 }
@@ -78,7 +78,7 @@ pub(super) fn end(guard: &mut Guard<'_>) {
 
 /// Returns true if the connection's handler thread belongs to this process.
 fn is_own(guard: &Guard<'_>) -> bool {
-    guard.handler.ready_list().is_some() && guard.handler.process == members::me()
+    guard.handler.ready_list().is_some() && guard.handler.process == process_slots::me()
 }
 
 /// Ends the handler thread's work on the connection if the thread belongs to this process. Called when this process
@@ -107,7 +107,7 @@ fn has_thread(guard: &mut Guard<'_>) -> bool {
 
 /// Ends the handler thread's work on the connection if the thread's process has died.
 pub(super) fn mind(guard: &mut Guard<'_>) {
-    if guard.handler.ready_list().is_some() && !members::lives(guard.handler.process) {
+    if guard.handler.ready_list().is_some() && !process_slots::lives(guard.handler.process) {
         end(guard);
     }
 }

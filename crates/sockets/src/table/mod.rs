@@ -22,7 +22,7 @@ pub use tcp::{
 
 use crate::conn::{Biased, CONNS, Conn, Guard, Phase, Role};
 use crate::per_engine::{per_engine, per_engine_tables};
-use crate::{family, members, process, stats};
+use crate::{family, process, process_slots, stats};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use slots::{FIRST, for_each_word, slot, slot_to_enter};
 use socket::get_elsewhere;
@@ -158,7 +158,7 @@ pub fn is_blank(fd: i32) -> bool {
 /// Records a new stream socket. `place` is the index of the counters for the lengths of similar connections, if
 /// known. `is_fresh` says that the socket or its listener is fresh (see `tcp`).
 pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
-    if slot_to_enter(fd).is_none() || !members::is_known() {
+    if slot_to_enter(fd).is_none() || !process_slots::is_known() {
         return;
     }
     let Some((index, conn)) = family::take() else {

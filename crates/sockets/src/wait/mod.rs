@@ -88,7 +88,7 @@ pub fn until<T>(
 ) -> Result<T, Ended> {
     let conn = call.at.conn;
     let waits = begin();
-    waits.keep(conn.place());
+    waits.keep(conn.address());
     // Count this thread only after `keep`. A thread that closes the descriptor then finds each counted thread.
     conn.begin_waiting();
     let result = loop {

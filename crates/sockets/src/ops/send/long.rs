@@ -32,7 +32,7 @@ pub(super) fn send_long(
 ) -> Outcome {
     let conn = at.conn;
     let waits = wait::begin();
-    waits.keep(conn.place());
+    waits.keep(conn.address());
     conn.begin_waiting();
     let mut call = Call { fd, at, done: 0, began: clock::now_ns(), begun };
     let sent = call.send(parts, flags);

@@ -16,19 +16,19 @@ const ENTRY: u32 = 15;
 const ENTRY_MASK: u64 = (1 << ENTRY) - 1;
 
 /// Number of process slots that a word can name.
-pub const PLACES: u32 = ENTRY_MASK as u32;
+pub const PROCESS_SLOTS: u32 = ENTRY_MASK as u32;
 
 /// Processes that have a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holders(u64);
+pub struct References(u64);
 
-impl Holders {
+impl References {
     /// No process.
-    pub const NONE: Holders = Holders(0);
+    pub const NONE: References = References(0);
 
     /// Converts a word.
-    pub fn from_word(word: u64) -> Holders {
-        Holders(word)
+    pub fn from_word(word: u64) -> References {
+        References(word)
     }
 
     /// Returns the word, which is 0 for no process.
@@ -47,77 +47,77 @@ impl Holders {
     }
 
     /// Returns the named process slots.
-    pub fn places(self) -> impl Iterator<Item = u32> {
+    pub fn slots(self) -> impl Iterator<Item = u32> {
         let bits = if self.is_list() { 0 } else { BITS };
         let entries = if self.is_list() { ENTRIES } else { 0 };
-        let by_bit = (0..bits).filter(move |place| self.0 >> place & 1 != 0);
+        let by_bit = (0..bits).filter(move |slot| self.0 >> slot & 1 != 0);
         by_bit.chain((0..entries).filter_map(move |at| self.entry(at)))
     }
 
-    /// Returns true if the word names the process with slot `place`.
-    pub fn names(self, place: u32) -> bool {
+    /// Returns true if the word names the process with slot `slot`.
+    pub fn names(self, slot: u32) -> bool {
         if self.is_list() {
-            (0..ENTRIES).any(|at| self.entry(at) == Some(place))
+            (0..ENTRIES).any(|at| self.entry(at) == Some(slot))
         } else {
-            place < BITS && self.0 >> place & 1 != 0
+            slot < BITS && self.0 >> slot & 1 != 0
         }
     }
 
-    /// Returns the bit by which a word names the process with slot `place`. `None` if it names the process in a list
+    /// Returns the bit by which a word names the process with slot `slot`. `None` if it names the process in a list
     /// only.
-    pub fn bit_of(place: u32) -> Option<u64> {
-        (place < BITS).then(|| 1 << place)
+    pub fn bit_of(slot: u32) -> Option<u64> {
+        (slot < BITS).then(|| 1 << slot)
     }
 
-    /// Returns true if the word names a process by this bit ([`Holders::bit_of`]).
+    /// Returns true if the word names a process by this bit ([`References::bit_of`]).
     #[inline(always)]
     pub fn has_bit(self, bit: u64) -> bool {
         self.0 & (LIST | bit) == bit
     }
 
-    /// Returns true if the process with slot `place` may have the connection.
-    pub fn may_have(self, place: u32) -> bool {
-        self.names(place) || self.may_be_more()
+    /// Returns true if the process with slot `slot` may have the connection.
+    pub fn may_have(self, slot: u32) -> bool {
+        self.names(slot) || self.may_be_more()
     }
 
-    /// Returns these processes and the process with slot `place`.
+    /// Returns these processes and the process with slot `slot`.
     #[must_use]
-    pub fn with(self, place: u32) -> Holders {
-        if self.names(place) {
+    pub fn with(self, slot: u32) -> References {
+        if self.names(slot) {
             return self;
         }
-        if !self.is_list() && place < BITS {
-            return Holders(self.0 | 1 << place);
+        if !self.is_list() && slot < BITS {
+            return References(self.0 | 1 << slot);
         }
-        if place < PLACES
+        if slot < PROCESS_SLOTS
             && let Some(list) = self.as_list()
             && let Some(at) = list.free_entry()
         {
-            return Holders(list.0 | u64::from(place + 1) << (at * ENTRY));
+            return References(list.0 | u64::from(slot + 1) << (at * ENTRY));
         }
         self.with_more()
     }
 
     /// Returns these processes and possible unnamed processes.
     #[must_use]
-    pub fn with_more(self) -> Holders {
-        Holders(self.0 | MORE)
+    pub fn with_more(self) -> References {
+        References(self.0 | MORE)
     }
 
-    /// Returns these processes without the process with slot `place`. Unnamed processes stay.
+    /// Returns these processes without the process with slot `slot`. Unnamed processes stay.
     #[must_use]
-    pub fn without(self, place: u32) -> Holders {
-        if !self.names(place) {
+    pub fn without(self, slot: u32) -> References {
+        if !self.names(slot) {
             return self;
         }
         if !self.is_list() {
-            return Holders(self.0 & !(1 << place));
+            return References(self.0 & !(1 << slot));
         }
         let mut rest = self.0;
-        for at in (0..ENTRIES).filter(|&at| self.entry(at) == Some(place)) {
+        for at in (0..ENTRIES).filter(|&at| self.entry(at) == Some(slot)) {
             rest &= !(ENTRY_MASK << (at * ENTRY));
         }
-        Holders(rest).normal()
+        References(rest).normal()
     }
 
     fn is_list(self) -> bool {
@@ -134,23 +134,23 @@ impl Holders {
     }
 
     /// Returns these processes as a list. `None` if a list has no room for all processes.
-    fn as_list(self) -> Option<Holders> {
+    fn as_list(self) -> Option<References> {
         if self.is_list() {
             return Some(self);
         }
         let mut list = LIST | self.0 & MORE;
-        for (at, place) in (0..).zip(self.places()) {
+        for (at, slot) in (0..).zip(self.slots()) {
             if at == ENTRIES {
                 return None;
             }
-            list |= u64::from(place + 1) << (at * ENTRY);
+            list |= u64::from(slot + 1) << (at * ENTRY);
         }
-        Some(Holders(list))
+        Some(References(list))
     }
 
     /// Converts an empty list to a word without named processes.
-    fn normal(self) -> Holders {
-        if self.0 & !MORE == LIST { Holders(self.0 & MORE) } else { self }
+    fn normal(self) -> References {
+        if self.0 & !MORE == LIST { References(self.0 & MORE) } else { self }
     }
 }
 
@@ -160,53 +160,54 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn place() -> impl Strategy<Value = u32> {
-        prop_oneof![0..4u32, 0..BITS + 4, 0..PLACES + 2]
+    fn slot() -> impl Strategy<Value = u32> {
+        prop_oneof![0..4u32, 0..BITS + 4, 0..PROCESS_SLOTS + 2]
     }
 
     proptest! {
         /// Compares a word with a set after each step. All slots that the word names are in the set. If the word
-        /// lacks a slot of the set, [`Holders::may_be_more`] is true.
+        /// lacks a slot of the set, [`References::may_be_more`] is true.
         #[test]
         fn a_word_names_what_a_set_would(
-            steps in prop::collection::vec((any::<bool>(), place()), 0..40)
+            steps in prop::collection::vec((any::<bool>(), slot()), 0..40)
         ) {
-            let (mut word, mut set) = (Holders::NONE, BTreeSet::new());
-            for (adds, place) in steps {
+            let (mut word, mut set) = (References::NONE, BTreeSet::new());
+            for (adds, slot) in steps {
                 if adds {
-                    word = word.with(place);
-                    set.insert(place);
+                    word = word.with(slot);
+                    set.insert(slot);
                 } else {
-                    word = word.without(place);
-                    set.remove(&place);
+                    word = word.without(slot);
+                    set.remove(&slot);
                 }
-                let named: BTreeSet<u32> = word.places().collect();
+                let named: BTreeSet<u32> = word.slots().collect();
                 prop_assert!(named.is_subset(&set), "{named:?} of {set:?}");
                 prop_assert!(word.may_be_more() || named == set, "{named:?} of {set:?}");
-                prop_assert!(set.iter().all(|&place| word.may_have(place)));
-                prop_assert!(named.iter().all(|&place| word.names(place)));
+                prop_assert!(set.iter().all(|&slot| word.may_have(slot)));
+                prop_assert!(named.iter().all(|&slot| word.names(slot)));
                 prop_assert_eq!(word.is_empty(), named.is_empty() && !word.may_be_more());
-                prop_assert_eq!(Holders::from_word(word.word()), word);
+                prop_assert_eq!(References::from_word(word.word()), word);
             }
         }
 
         /// A reader can use every word, because a faulty process may have written any value.
         #[test]
-        fn every_word_means_something(word: u64, place in place()) {
-            let holders = Holders::from_word(word);
-            prop_assert!(holders.places().all(|place| place < PLACES && holders.names(place)));
-            prop_assert!(holders.with(place).may_have(place));
-            prop_assert!(!holders.without(place).names(place));
+        fn every_word_means_something(word: u64, slot in slot()) {
+            let references = References::from_word(word);
+            prop_assert!(references.slots().all(|slot| slot < PROCESS_SLOTS && references.names(slot)));
+            prop_assert!(references.with(slot).may_have(slot));
+            prop_assert!(!references.without(slot).names(slot));
         }
     }
 
     #[test]
-    fn a_few_of_any_place_and_many_low_ones_are_named() {
-        let word = [3, 61, 62, PLACES - 1].into_iter().fold(Holders::NONE, Holders::with);
-        assert!(word.places().eq([3, 61, 62, PLACES - 1]) && !word.may_be_more());
+    fn a_few_high_slots_or_all_low_slots_are_named() {
+        let word =
+            [3, 61, 62, PROCESS_SLOTS - 1].into_iter().fold(References::NONE, References::with);
+        assert!(word.slots().eq([3, 61, 62, PROCESS_SLOTS - 1]) && !word.may_be_more());
         assert!(word.with(7).may_be_more(), "a list has no room for a fifth");
-        let low = (0..BITS).fold(Holders::NONE, Holders::with);
-        assert!(low.places().eq(0..BITS) && !low.may_be_more());
-        assert!(low.with(BITS).may_be_more() && low.with(BITS).places().eq(0..BITS));
+        let low = (0..BITS).fold(References::NONE, References::with);
+        assert!(low.slots().eq(0..BITS) && !low.may_be_more());
+        assert!(low.with(BITS).may_be_more() && low.with(BITS).slots().eq(0..BITS));
     }
 }
