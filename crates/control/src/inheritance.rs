@@ -17,7 +17,7 @@ pub const CONNECTIONS_MAX: usize = 256;
 /// Maximum number of segments in the data.
 pub const SEGMENTS_MAX: usize = 32;
 /// Maximum number of descriptors that show peers that the process lives.
-pub const LIVES_MAX: usize = 8;
+pub const PIPE_ENDS_MAX: usize = 8;
 /// Number of a process's doorbells, and of its peer's doorbells in a segment.
 pub const DOORBELLS: usize = 6;
 /// Number of descriptors that report a peer's death.
@@ -32,8 +32,8 @@ const RECORDS_AT: usize = 3;
 const LOCKS_AT: usize = 6;
 const SLOT_AT: usize = 8;
 const DOORBELLS_AT: usize = 9;
-const LIVES_AT: usize = DOORBELLS_AT + DOORBELLS;
-const COUNTS_AT: usize = LIVES_AT + LIVES_MAX;
+const PIPE_ENDS_AT: usize = DOORBELLS_AT + DOORBELLS;
+const COUNTS_AT: usize = PIPE_ENDS_AT + PIPE_ENDS_MAX;
 const SEGMENTS_AT: usize = COUNTS_AT + 2;
 const EACH_SEGMENT: usize = 8 + DOORBELLS + NOTICES + NOTIFICATION_SOCKETS;
 const CONNECTIONS_AT: usize = SEGMENTS_AT + EACH_SEGMENT * SEGMENTS_MAX;
@@ -111,7 +111,7 @@ pub struct Head {
     /// The process's doorbells; negative for a doorbell that does not exist.
     pub doorbells: [i32; DOORBELLS],
     /// Descriptors that show peers that the process or its program lives; negative for unused entries.
-    pub lives: [i32; LIVES_MAX],
+    pub pipe_ends: [i32; PIPE_ENDS_MAX],
 }
 
 /// Inherited descriptor of a file.
@@ -149,7 +149,7 @@ impl<'b> Inheritance<'b> {
             head.locks.inode,
             u64::from(head.slot),
         ];
-        let lists = head.doorbells.into_iter().chain(head.lives).map(word_of);
+        let lists = head.doorbells.into_iter().chain(head.pipe_ends).map(word_of);
         data.set(0, words.into_iter().chain(lists));
         data
     }
@@ -200,7 +200,7 @@ impl<'b> Inheritance<'b> {
             locks: self.passed(LOCKS_AT),
             slot: self.word(SLOT_AT) as u32,
             doorbells: self.fds(DOORBELLS_AT),
-            lives: self.fds(LIVES_AT),
+            pipe_ends: self.fds(PIPE_ENDS_AT),
         }
     }
 
@@ -290,8 +290,10 @@ impl<'b> Inheritance<'b> {
     /// Returns all descriptors that the data names, except those of connections.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         let head = self.head();
-        let own =
-            [head.records.fd, head.locks.fd].into_iter().chain(head.doorbells).chain(head.lives);
+        let own = [head.records.fd, head.locks.fd]
+            .into_iter()
+            .chain(head.doorbells)
+            .chain(head.pipe_ends);
         let of_segments = self.segments().flat_map(|one| {
             let notification_sockets =
                 one.other_user.map_or([-1; NOTIFICATION_SOCKETS], |user| user.notification_sockets);
@@ -317,7 +319,7 @@ mod tests {
         locks: Passed { fd: 901, inode: 9 },
         slot: 17,
         doorbells: [902, -1, 903, 904, -1, 905],
-        lives: [906, -1, -1, -1, -1, -1, -1, -1],
+        pipe_ends: [906, -1, -1, -1, -1, -1, -1, -1],
     };
 
     fn one(fd: i32) -> Inherited {

@@ -1,6 +1,6 @@
 //! Interface for `fuzz/`, which no program may use. Only builds with `--cfg fuzzing` contain it.
 
-use crate::message::{LINK_LEN, Link, Message, Process, Step};
+use crate::message::{LINK_LEN, Link, Message, MessageKind, Process};
 use crate::pair::{DOORBELLS, Segment, SideIndex};
 use crate::table::Ref;
 use crate::{meeting, pair, peers, sets, stream};
@@ -31,7 +31,13 @@ impl Connection {
 }
 
 /// Steps of a first rendezvous, in the order of their numbers.
-const STEPS: [Step; 5] = [Step::Hello, Step::Offer, Step::Accept, Step::Ask, Step::Show];
+const STEPS: [MessageKind; 5] = [
+    MessageKind::Hello,
+    MessageKind::Offer,
+    MessageKind::Accept,
+    MessageKind::Ask,
+    MessageKind::Show,
+];
 
 /// Fields of a message, except the step and the connection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,7 +64,7 @@ pub fn message(step: usize, connection: Connection, words: Words) -> Vec<u8> {
 /// step and words. `None` if `bytes` are not a valid message.
 pub fn read_message(bytes: &[u8]) -> Option<(Vec<u8>, usize, Words)> {
     let message = Message::decode(bytes).ok()?;
-    let step = STEPS.iter().position(|&step| step == message.step)? + 1;
+    let step = STEPS.iter().position(|&step| step == message.kind)? + 1;
     let Process { pid, nonce } = message.from;
     let words = Words { pid, nonce, place: message.place, shown: message.shown };
     Some((message.encode().to_vec(), step, words))

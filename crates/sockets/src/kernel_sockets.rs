@@ -445,7 +445,7 @@ fn watch_one(token: u64) {
 fn events_of(index: u32, generation: u32) -> u32 {
     let reports_room = ROOMS
         .get(index as usize)
-        .is_some_and(|room| room.load(Ordering::Relaxed) == life(generation));
+        .is_some_and(|room| room.load(Ordering::Relaxed) == nonzero(generation));
     if reports_room { EVENTS | ROOM } else { EVENTS }
 }
 
@@ -457,12 +457,12 @@ per_engine_tables! {
 
 fn note_room(index: u32, generation: u32, reports: bool) {
     if let Some(room) = ROOMS.get(index as usize) {
-        room.store(if reports { life(generation) } else { 0 }, Ordering::Relaxed);
+        room.store(if reports { nonzero(generation) } else { 0 }, Ordering::Relaxed);
     }
 }
 
 /// Returns `generation` as a word that is never 0.
-fn life(generation: u32) -> u32 {
+fn nonzero(generation: u32) -> u32 {
     generation & 0xff_ffff | 1 << 31
 }
 
@@ -476,10 +476,9 @@ pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
     let vi = conn.vi.load(Ordering::Relaxed);
     let Some(index) = pair::of(guard).and_then(|pair| pair.conn_on(vi)) else { return };
     let generation = conn.generation();
-    if ROOMS
-        .get(index as usize)
-        .is_some_and(|room| room.swap(life(generation), Ordering::Relaxed) == life(generation))
-    {
+    if ROOMS.get(index as usize).is_some_and(|room| {
+        room.swap(nonzero(generation), Ordering::Relaxed) == nonzero(generation)
+    }) {
         return;
     }
     let token = token(index, generation, fd);

@@ -25,7 +25,7 @@ pub(crate) const BUFFER: usize = 64 << 10;
 const BUFFERS: usize = 16;
 
 /// Table entry for a region.
-struct Place {
+struct RegionEntry {
     /// Changes when the entry is taken and when it is freed. Odd while the entry is taken.
     generation: AtomicU32,
     base: AtomicUsize,
@@ -33,15 +33,15 @@ struct Place {
 }
 
 per_engine! {
-    static TABLE: [Place; REGIONS] = [const {
-        Place { generation: AtomicU32::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
+    static TABLE: [RegionEntry; REGIONS] = [const {
+        RegionEntry { generation: AtomicU32::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
     }; REGIONS];
 }
 
 /// Registration of a slice, until this value is dropped. Also serves as the slice's memory handle.
 #[derive(Debug)]
 pub(crate) struct Region<'b> {
-    place: usize,
+    index: usize,
     generation: u32,
     bytes: PhantomData<UserSlice<'b>>,
 }
@@ -51,8 +51,8 @@ pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
     // Start threads at different entries, to avoid contention.
     let first = thread::thread_id() as usize;
     for step in 0..REGIONS {
-        let place = (first + step) % REGIONS;
-        let Place { generation, base, len } = &TABLE[place];
+        let index = (first + step) % REGIONS;
+        let RegionEntry { generation, base, len } = &TABLE[index];
         let seen = generation.load(Ordering::Relaxed);
         let taken = seen.wrapping_add(1);
         if seen.is_multiple_of(2)
@@ -62,7 +62,7 @@ pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
         {
             base.store(bytes.as_ptr().addr(), Ordering::Relaxed);
             len.store(bytes.len(), Ordering::Relaxed);
-            return Some(Region { place, generation: taken, bytes: PhantomData });
+            return Some(Region { index, generation: taken, bytes: PhantomData });
         }
     }
     None
@@ -71,17 +71,17 @@ pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
 impl Region<'_> {
     /// Returns `bytes`, for the NIC to read, if all of them lie in the region.
     pub(crate) fn read<'a>(&self, bytes: UserSlice<'a>) -> Option<UserSlice<'a>> {
-        let place = &TABLE[self.place];
-        let offset = bytes.as_ptr().addr().checked_sub(place.base.load(Ordering::Relaxed))?;
-        let within = offset.checked_add(bytes.len())? <= place.len.load(Ordering::Relaxed);
-        let live = place.generation.load(Ordering::Relaxed) == self.generation;
+        let entry = &TABLE[self.index];
+        let offset = bytes.as_ptr().addr().checked_sub(entry.base.load(Ordering::Relaxed))?;
+        let within = offset.checked_add(bytes.len())? <= entry.len.load(Ordering::Relaxed);
+        let live = entry.generation.load(Ordering::Relaxed) == self.generation;
         (live && within).then_some(bytes)
     }
 }
 
 impl Drop for Region<'_> {
     fn drop(&mut self) {
-        TABLE[self.place].generation.store(self.generation.wrapping_add(1), Ordering::Release);
+        TABLE[self.index].generation.store(self.generation.wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -144,10 +144,10 @@ impl Drop for Copied {
 
 /// Frees all entries in a forked child. Sends of the parent's other threads do not continue in the child.
 pub(crate) fn forked() {
-    for place in TABLE.iter() {
-        let generation = place.generation.load(Ordering::Relaxed);
+    for entry in TABLE.iter() {
+        let generation = entry.generation.load(Ordering::Relaxed);
         if !generation.is_multiple_of(2) {
-            place.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
+            entry.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
         }
     }
     for user in USERS.iter() {

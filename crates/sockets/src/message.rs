@@ -13,10 +13,10 @@ const VERSION: u32 = 5;
 pub(crate) const LEN: usize = SHOWN_AT + size_of::<Secret>();
 const SHOWN_AT: usize = 32 + LINK_LEN;
 
-/// Steps of a first rendezvous.
+/// Kinds of messages of a first rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Step {
+pub(crate) enum MessageKind {
     /// Acceptor to connector's datagram name: says that the acceptor has the other end.
     Hello = 1,
     /// Connector to acceptor: passes the segment and the connector's doorbells.
@@ -33,10 +33,10 @@ pub(crate) enum Step {
     Stay = 6,
 }
 
-/// A message of any step.
+/// A message of any kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message {
-    pub(crate) step: Step,
+    pub(crate) kind: MessageKind,
     pub(crate) from: Process,
     pub(crate) link: Link,
     /// In an Ask or a Show: number of the sender's descriptor with the challenge for the receiver. Else -1.
@@ -56,15 +56,15 @@ pub(crate) enum Junk {
 
 impl Message {
     /// Returns a message that has no challenge and answers none.
-    pub(crate) fn new(step: Step, from: Process, link: Link) -> Message {
-        Message { step, from, link, place: -1, shown: Secret::default() }
+    pub(crate) fn new(kind: MessageKind, from: Process, link: Link) -> Message {
+        Message { kind, from, link, place: -1, shown: Secret::default() }
     }
 
     pub(crate) fn encode(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         out[0..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        out[12..16].copy_from_slice(&(self.step as u32).to_le_bytes());
+        out[12..16].copy_from_slice(&(self.kind as u32).to_le_bytes());
         out[16..20].copy_from_slice(&self.from.pid.to_le_bytes());
         out[20..24].copy_from_slice(&self.place.to_le_bytes());
         out[24..32].copy_from_slice(&self.from.nonce.to_le_bytes());
@@ -84,13 +84,13 @@ impl Message {
         if u32_at(8) != VERSION {
             return Err(Junk::Version);
         }
-        let step = match u32_at(12) {
-            1 => Step::Hello,
-            2 => Step::Offer,
-            3 => Step::Accept,
-            4 => Step::Ask,
-            5 => Step::Show,
-            6 => Step::Stay,
+        let kind = match u32_at(12) {
+            1 => MessageKind::Hello,
+            2 => MessageKind::Offer,
+            3 => MessageKind::Accept,
+            4 => MessageKind::Ask,
+            5 => MessageKind::Show,
+            6 => MessageKind::Stay,
             _ => return Err(Junk::Shape),
         };
         let mut nonce = [0; 8];
@@ -100,7 +100,7 @@ impl Message {
         let mut shown = Secret::default();
         shown.copy_from_slice(&bytes[SHOWN_AT..]);
         Ok(Message {
-            step,
+            kind,
             from: Process { pid: u32_at(16) as i32, nonce: u64::from_le_bytes(nonce) },
             link: Link::decode(&link).ok_or(Junk::Shape)?,
             place: u32_at(20) as i32,
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_message_survives_its_encoding_and_junk_does_not_pass() {
         let message = Message {
-            step: Step::Offer,
+            kind: MessageKind::Offer,
             from: Process { pid: 42, nonce: 7 },
             link: Link {
                 connector: "127.0.0.1:5".parse().unwrap(),

@@ -24,30 +24,30 @@ use sovia_sys::{Fd, call, clock, poll};
 pub(crate) const NOTICES: usize = 2;
 
 per_engine! {
-    static OWN: RobustBox<Own, { rank::NOTICES }> = RobustBox::new(Own::new());
+    static OWN: RobustBox<OwnNotices, { rank::NOTICES }> = RobustBox::new(OwnNotices::new());
     static PEERS: RobustBox<Vec<Peer>, { rank::PEERS }> = RobustBox::new(Vec::new());
     /// Number of calls that have added a peer.
     static ADDED: AtomicU32 = AtomicU32::new(0);
 }
 
 /// The descriptors that report this process's death.
-struct Own {
+struct OwnNotices {
     /// The pidfd and the pipe's reading end of this process, once it has made them.
     notices: Option<[Fd; NOTICES]>,
     /// Writing ends of pipes, which stay open until the process ends or leaves its peers. These are the end of this
     /// process's pipe, and the ends that its ancestors have made.
-    lives: Vec<Fd>,
+    pipe_ends: Vec<Fd>,
 }
 
-impl Own {
-    const fn new() -> Own {
-        Own { notices: None, lives: Vec::new() }
+impl OwnNotices {
+    const fn new() -> OwnNotices {
+        OwnNotices { notices: None, pipe_ends: Vec::new() }
     }
 }
 
 /// State of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum PeerState {
     /// The process lives, as far as is known.
     Alive,
     /// The process has died. Its forked children may hold its connections.
@@ -63,7 +63,7 @@ struct Peer {
     number: u32,
     notices: [Fd; NOTICES],
     /// State at the last check.
-    life: Life,
+    state: PeerState,
     /// Number of the progress thread's epoll instance that has `notices`; 0: none.
     watched_by: u32,
 }
@@ -71,13 +71,13 @@ struct Peer {
 impl Peer {
     fn look(&mut self, now: u64) {
         let [process, all] = &self.notices;
-        if matches!(self.life, Life::AllDied(_)) {
+        if matches!(self.state, PeerState::AllDied(_)) {
             return;
         }
         if poll::probe(all.raw(), 0) & libc::POLLHUP != 0 {
-            self.life = Life::AllDied(now);
+            self.state = PeerState::AllDied(now);
         } else if poll::probe(process.raw(), libc::POLLIN) & libc::POLLIN != 0 {
-            self.life = Life::ProcessDied;
+            self.state = PeerState::ProcessDied;
         }
     }
 }
@@ -88,20 +88,20 @@ pub(crate) fn notices() -> Option<[i32; NOTICES]> {
         if own.notices.is_none() {
             let (notices, writer) = make()?;
             own.notices = Some(notices);
-            own.lives.push(writer);
+            own.pipe_ends.push(writer);
         }
         own.notices.as_ref().map(|fds| fds.each_ref().map(Fd::raw))
     })
 }
 
 /// Calls `each` with the writing ends of pipes, which show the peers that this process lives.
-pub(crate) fn each_life(mut each: impl FnMut(i32)) {
-    OWN.with(|own| own.lives.iter().for_each(|end| each(end.raw())));
+pub(crate) fn each_pipe_end(mut each: impl FnMut(i32)) {
+    OWN.with(|own| own.pipe_ends.iter().for_each(|end| each(end.raw())));
 }
 
 /// Takes over a writing end of a pipe from the process that has executed this program.
-pub(crate) fn take_life(end: Fd) {
-    OWN.with(|own| own.lives.push(end));
+pub(crate) fn take_pipe_end(end: Fd) {
+    OWN.with(|own| own.pipe_ends.push(end));
 }
 
 /// Makes this process's notices, and the writing end of its pipe.
@@ -150,7 +150,7 @@ pub(crate) fn take(process: Process, notices: [Fd; NOTICES]) {
     PEERS.with(|peers| {
         let number = ADDED.fetch_add(1, Ordering::Release);
         if !peers.iter().any(|peer| peer.process == process) {
-            peers.push(Peer { process, number, notices, life: Life::Alive, watched_by: 0 });
+            peers.push(Peer { process, number, notices, state: PeerState::Alive, watched_by: 0 });
         }
     });
 }
@@ -203,47 +203,47 @@ pub(crate) fn look_at(numbers: &[u32]) {
 /// Removes each peer whose processes have all died, unless the peer is `in_use`.
 pub(crate) fn forget_dead(in_use: impl Fn(Process) -> bool) {
     PEERS.with(|peers| {
-        peers.retain(|peer| !matches!(peer.life, Life::AllDied(_)) || in_use(peer.process));
+        peers.retain(|peer| !matches!(peer.state, PeerState::AllDied(_)) || in_use(peer.process));
     });
 }
 
 /// Peers that have died, with their states at the last check.
-pub(crate) type Dead = SmallVec<[(Process, Life); 4]>;
+pub(crate) type DeadPeers = SmallVec<[(Process, PeerState); 4]>;
 
 /// Returns the peers that the last check has found dead.
-pub(crate) fn dead() -> Dead {
+pub(crate) fn dead() -> DeadPeers {
     PEERS.with(|peers| {
-        let dead = peers.iter().filter(|peer| peer.life != Life::Alive);
-        dead.map(|peer| (peer.process, peer.life)).collect()
+        let dead = peers.iter().filter(|peer| peer.state != PeerState::Alive);
+        dead.map(|peer| (peer.process, peer.state)).collect()
     })
 }
 
 /// Returns the state of the peer `process` at the last check.
-pub(crate) fn life(process: Process) -> Life {
+pub(crate) fn state(process: Process) -> PeerState {
     PEERS.with(|peers| {
         let peer = peers.iter().find(|peer| peer.process == process);
-        peer.map_or(Life::Alive, |peer| peer.life)
+        peer.map_or(PeerState::Alive, |peer| peer.state)
     })
 }
 
 /// Checks the peer `process` and returns its state. `None` if the peer is unknown.
-pub(crate) fn life_now(process: Process) -> Option<Life> {
+pub(crate) fn check(process: Process) -> Option<PeerState> {
     PEERS.with(|peers| {
         let peer = peers.iter_mut().find(|peer| peer.process == process)?;
         peer.look(clock::now_ns());
-        Some(peer.life)
+        Some(peer.state)
     })
 }
 
 /// Returns true if the last check found a dead peer.
 pub(crate) fn any_has_died() -> bool {
-    PEERS.with(|peers| peers.iter().any(|peer| peer.life != Life::Alive))
+    PEERS.with(|peers| peers.iter().any(|peer| peer.state != PeerState::Alive))
 }
 
 /// Leaves all peers. Closes the peers' descriptors, and this process's own descriptors, which showed the peers that
 /// it lives.
 pub(crate) fn leave_all() {
-    drop(OWN.with(|own| core::mem::replace(own, Own::new())));
+    drop(OWN.with(|own| core::mem::replace(own, OwnNotices::new())));
     drop(PEERS.with(core::mem::take));
 }
 

@@ -170,7 +170,7 @@ fn answer_ring() {
 fn serve() {
     combine::serve();
     linger::serve();
-    if fallback::go_on_coming() {
+    if fallback::continue_pending() {
         epoll::leave_shared();
     }
     // Answer the peer that rang if it wants a path changed. Also send bytes that have waited for room on TCP.

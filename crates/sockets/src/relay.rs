@@ -59,11 +59,11 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     }
     let kept = [fd, socket.fd.raw(), socket.arrivals.raw(), begins.raw()];
     let is_lent = family::is_shared(at.conn);
-    let life = || {
+    let work = || {
         await_leave(&begins);
         run(fd, at, &mut socket, is_lent);
     };
-    if !start_orphan(&kept, life) {
+    if !start_orphan(&kept, work) {
         return false;
     }
     if nonblocking {
@@ -94,10 +94,10 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     true
 }
 
-/// Starts a grandchild of this process that runs `life`. The program's wait calls do not see the grandchild. The
+/// Starts a grandchild of this process that runs `work`. The program's wait calls do not see the grandchild. The
 /// grandchild has only the descriptors `keep`, and holds no other connection. Returns false if the grandchild
 /// cannot be started. Call this function in a critical section.
-fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
+fn start_orphan(keep: &[i32], work: impl FnOnce()) -> bool {
     // SAFETY: libc's fork takes libc's and Sovia's locks, so the child finds them in a consistent state. The child only
     // forks again, and exits without the program's exit handlers.
     match unsafe { libc::fork() } {
@@ -114,7 +114,7 @@ fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
             // a holder.
             match unsafe { libc::fork() } {
                 0 => {
-                    life();
+                    work();
                     call::exit_now();
                 }
                 relay => process::exit(i32::from(relay < 0)),
@@ -142,7 +142,7 @@ pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
     start_orphan(&descriptors, || {
         let mut held = connections.to_vec();
         while !held.is_empty() {
-            held.retain(|&(fd, at)| fallback::is_still_coming(at) || !is_settled(fd, at));
+            held.retain(|&(fd, at)| fallback::is_still_pending(at) || !is_settled(fd, at));
             // Leave as soon as the last fallback is over, because the peer gets no FIN before.
             match held.last() {
                 Some((_, at)) if at.conn.is_going_back() => fallback::await_peer(*at, HELD_NS),

@@ -20,7 +20,7 @@ pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 const STACKS: [usize; 3] = [256 << 10, 2 << 20, 16 << 20];
 
 /// Record of one of the library's threads.
-struct Place {
+struct ThreadRecord {
     /// Id of the thread. 0 for a free record, `TAKEN` for a thread that has not begun to run.
     id: AtomicI32,
     /// The function that the thread runs, and its argument.
@@ -35,7 +35,7 @@ struct Place {
     last_user: AtomicU32,
 }
 
-impl Place {
+impl ThreadRecord {
     /// Returns true if thread `id` has this record.
     fn is_of(&self, id: i32) -> bool {
         self.id.load(Ordering::Acquire) == id
@@ -64,8 +64,8 @@ impl Place {
 /// with its own threads.
 const THREADS: usize = if cfg!(test) { 256 } else { 16 };
 
-static RUNNING: [Place; THREADS] = [const {
-    Place {
+static RUNNING: [ThreadRecord; THREADS] = [const {
+    ThreadRecord {
         id: AtomicI32::new(0),
         main: AtomicUsize::new(0),
         argument: AtomicUsize::new(0),
@@ -114,29 +114,29 @@ pub(crate) fn start(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool
 
 fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     let own = call::getpid();
-    let takes = |place: &Place| {
+    let takes = |record: &ThreadRecord| {
         // Do not take a record while the kernel still lists its last thread.
-        let last = place.last.load(Ordering::Acquire);
+        let last = record.last.load(Ordering::Acquire);
         let is_left = last == 0 || !call::is_thread_of(own, last);
         let (order, failed) = (Ordering::SeqCst, Ordering::Relaxed);
-        is_left && place.id.compare_exchange(0, TAKEN, order, failed).is_ok()
+        is_left && record.id.compare_exchange(0, TAKEN, order, failed).is_ok()
     };
     let Some(free) = RUNNING.iter().position(takes) else { return false };
-    let place = &RUNNING[free];
+    let record = &RUNNING[free];
     // SYNC: either `stop` sees this record as taken and waits, or this load sees the flag that `stop` has set.
     if STOPPED.load(Ordering::SeqCst) {
-        place.id.store(0, Ordering::Release);
+        record.id.store(0, Ordering::Release);
         return false;
     }
-    place.main.store(main as usize, Ordering::Relaxed);
-    place.argument.store(argument as usize, Ordering::Relaxed);
-    place.engine.leave();
-    place.ends_on_request.store(ends == Ends::OnRequest, Ordering::Relaxed);
+    record.main.store(main as usize, Ordering::Relaxed);
+    record.argument.store(argument as usize, Ordering::Relaxed);
+    record.engine.leave();
+    record.ends_on_request.store(ends == Ends::OnRequest, Ordering::Relaxed);
     BEEN.store(true, Ordering::Relaxed);
     let started = create(free);
     REFUSED.store(!started, Ordering::Relaxed);
     if !started {
-        place.id.store(0, Ordering::Release);
+        record.id.store(0, Ordering::Release);
     }
     started
 }
@@ -146,8 +146,8 @@ pub(crate) fn is_refused() -> bool {
     REFUSED.load(Ordering::Relaxed)
 }
 
-fn create(place: usize) -> bool {
-    let argument = place as *mut libc::c_void;
+fn create(record: usize) -> bool {
+    let argument = record as *mut libc::c_void;
     // SAFETY: `attributes` and `thread` are local, and `pthread_attr_init` initialises `attributes` first. The argument
     // of `begin` is an index, not a pointer.
     unsafe {
@@ -164,17 +164,17 @@ fn create(place: usize) -> bool {
     }
 }
 
-extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
-    let place = &RUNNING[place as usize];
-    let argument = place.argument.load(Ordering::Relaxed) as *mut libc::c_void;
+extern "C" fn begin(record: *mut libc::c_void) -> *mut libc::c_void {
+    let record = &RUNNING[record as usize];
+    let argument = record.argument.load(Ordering::Relaxed) as *mut libc::c_void;
     // SAFETY: `start_in_place` has stored a function of this type before it created the thread.
-    let main = unsafe { core::mem::transmute::<usize, Main>(place.main.load(Ordering::Relaxed)) };
-    place.id.store(thread::thread_id(), Ordering::Release);
-    place.engine.take();
+    let main = unsafe { core::mem::transmute::<usize, Main>(record.main.load(Ordering::Relaxed)) };
+    record.id.store(thread::thread_id(), Ordering::Release);
+    record.engine.take();
     let result = main(argument);
-    place.last_user.store(User::me().word(), Ordering::Relaxed);
-    place.last.store(place.id.load(Ordering::Relaxed), Ordering::Release);
-    place.id.store(0, Ordering::Release);
+    record.last_user.store(User::me().word(), Ordering::Relaxed);
+    record.last.store(record.id.load(Ordering::Relaxed), Ordering::Release);
+    record.id.store(0, Ordering::Release);
     result
 }
 
@@ -185,14 +185,14 @@ pub(crate) fn have_been() -> bool {
 
 /// Returns the number of the library's threads.
 pub(crate) fn count() -> usize {
-    RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) != 0).count()
+    RUNNING.iter().filter(|record| record.id.load(Ordering::Acquire) != 0).count()
 }
 
 /// Clears the records in a forked child. The threads exist only in the parent.
 pub(crate) fn forked() {
-    for place in &RUNNING {
-        place.id.store(0, Ordering::Relaxed);
-        place.last.store(0, Ordering::Relaxed);
+    for record in &RUNNING {
+        record.id.store(0, Ordering::Relaxed);
+        record.last.store(0, Ordering::Relaxed);
     }
     STOPPED.store(false, Ordering::Relaxed);
     LEFT.store(false, Ordering::Relaxed);
@@ -200,8 +200,8 @@ pub(crate) fn forked() {
 
 /// Returns true if every running thread of the library has [`Ends::OnRequest`].
 pub(crate) fn all_end_on_request() -> bool {
-    let is_running = |place: &&Place| place.id.load(Ordering::Acquire) != 0;
-    RUNNING.iter().filter(is_running).all(|place| place.ends_on_request.load(Ordering::Relaxed))
+    let is_running = |record: &&ThreadRecord| record.id.load(Ordering::Acquire) != 0;
+    RUNNING.iter().filter(is_running).all(|record| record.ends_on_request.load(Ordering::Relaxed))
 }
 
 /// Returns true if the library's threads must end.
@@ -216,15 +216,15 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
     // Read both lists before the nudge. The kernel still lists a thread for a while after the thread has left its
     // record.
-    let running = RUNNING.each_ref().map(Place::begun);
-    let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
+    let running = RUNNING.each_ref().map(ThreadRecord::begun);
+    let leaving = RUNNING.each_ref().map(|record| record.last.load(Ordering::Acquire));
     let own = call::getpid();
-    for (&id, place) in running.iter().zip(&RUNNING) {
-        let ends_on_request = place.ends_on_request.load(Ordering::Relaxed);
+    for (&id, record) in running.iter().zip(&RUNNING) {
+        let ends_on_request = record.ends_on_request.load(Ordering::Relaxed);
         let mut asleep = 0;
         while id != 0 && !ends_on_request && call::is_thread_of(own, id) {
             // Do not count a sleeping thread that has already left its record, because this thread is about to end.
-            let is_asleep = call::is_asleep(id) && place.is_of(id);
+            let is_asleep = call::is_asleep(id) && record.is_of(id);
             asleep = if is_asleep { asleep + 1 } else { 0 };
             if asleep == HELD_UP {
                 resume();
@@ -239,8 +239,8 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
             call::sched_yield();
         }
     }
-    for (id, place) in leaving.into_iter().zip(&RUNNING) {
-        while id != 0 && call::is_thread_of(own, id) && place.was_of(id) {
+    for (id, record) in leaving.into_iter().zip(&RUNNING) {
+        while id != 0 && call::is_thread_of(own, id) && record.was_of(id) {
             call::sched_yield();
         }
     }
@@ -251,8 +251,8 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
 /// and returns false.
 pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
-    let running = RUNNING.each_ref().map(Place::begun);
-    let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
+    let running = RUNNING.each_ref().map(ThreadRecord::begun);
+    let leaving = RUNNING.each_ref().map(|record| record.last.load(Ordering::Acquire));
     let own = call::getpid();
     nudge();
     let (mut looks, mut asleep) = (0, 0);
@@ -268,14 +268,14 @@ pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
         asleep = if may_be_held_up { asleep + 1 } else { 0 };
         (asleep < HELD_UP).then_some(true)
     };
-    for ((id, last), place) in running.into_iter().zip(leaving).zip(&RUNNING) {
+    for ((id, last), record) in running.into_iter().zip(leaving).zip(&RUNNING) {
         loop {
             match is_there(id).zip(is_there(last)) {
                 None => {
                     resume();
                     return false;
                 }
-                Some((false, there)) if !there || !place.was_of(last) => break,
+                Some((false, there)) if !there || !record.was_of(last) => break,
                 Some(_) => {}
             }
         }
@@ -317,14 +317,14 @@ pub(crate) fn may_be_alone() -> bool {
 /// Returns the number of the process's threads for which no record satisfies `is_own`. Thread `but` does not count.
 /// Returns a larger number if there are many threads, because the kernel takes long to list them. `None` if the kernel
 /// does not list the threads.
-fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
+fn others(but: i32, is_own: impl Fn(&ThreadRecord, i32) -> bool) -> Option<usize> {
     let count = call::thread_count();
     if count > 1 + RUNNING.len() {
         return Some(count);
     }
     let (mut others, own) = (0, call::getpid());
     let listed = call::each_thread(|id| {
-        let is_ours = || RUNNING.iter().any(|place| is_own(place, id));
+        let is_ours = || RUNNING.iter().any(|record| is_own(record, id));
         // Do not count a thread that has ended since it was listed.
         others += usize::from(id != but && !is_ours() && call::is_thread_of(own, id));
     });
@@ -333,23 +333,23 @@ fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
 
 /// Returns the number of the library's threads that were created but have not begun to run.
 fn starting() -> usize {
-    RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) == TAKEN).count()
+    RUNNING.iter().filter(|record| record.id.load(Ordering::Acquire) == TAKEN).count()
 }
 
 /// Counts the program's threads except the calling one: those that neither have a record nor have just left a
 /// record.
 fn others_of_the_program() -> Option<usize> {
-    others(call::gettid(), |place, id| place.is_of(id) || place.was_of(id))
+    others(call::gettid(), |record, id| record.is_of(id) || record.was_of(id))
 }
 
 /// Returns true if the calling thread is the program's only thread. Waits until threads of the library that are
 /// being created have begun.
 pub(crate) fn is_single() -> bool {
     loop {
-        let running = RUNNING.each_ref().map(Place::begun);
+        let running = RUNNING.each_ref().map(ThreadRecord::begun);
         let others = others_of_the_program();
         // Repeat if a thread has begun or ended meanwhile, because it may have been listed without a record.
-        if RUNNING.each_ref().map(Place::begun) == running {
+        if RUNNING.each_ref().map(ThreadRecord::begun) == running {
             return others == Some(0);
         }
     }
@@ -371,5 +371,5 @@ pub(crate) fn are_alone() -> bool {
     }
     LEFT.store(true, Ordering::Relaxed);
     // Exclude the first thread, because the kernel lists it as long as any thread exists.
-    others(own, Place::is_of) == Some(0) && starting() == 0
+    others(own, ThreadRecord::is_of) == Some(0) && starting() == 0
 }

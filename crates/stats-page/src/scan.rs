@@ -17,7 +17,7 @@ pub struct Id {
     /// Number of the record.
     pub record: u32,
     /// Generation of the record's slot.
-    pub life: u32,
+    pub generation: u32,
 }
 
 /// End of a connection.
@@ -224,7 +224,7 @@ impl Found {
                 let processes: Vec<usize> = processes.map(|(_, process)| *process).collect();
                 // No process that has this connection lives, or this user may not look at it.
                 let Some(&one) = processes.first() else { continue };
-                let id = Id { file: file.inode, record, life: content.generation };
+                let id = Id { file: file.inode, record, generation: content.generation };
                 let net = scan.processes[one].net;
                 scan.connections.push(Connection { id, family, processes, net, record: content });
             }

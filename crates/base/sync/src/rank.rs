@@ -41,7 +41,7 @@ pub const PEERS: u8 = 15;
 /// Lock of the queue of descriptors to close.
 pub const CLOSING: u8 = 16;
 /// Lock of the closed descriptors that are kept for calls in progress.
-pub const KEPT: u8 = 17;
+pub const RETAINED: u8 = 17;
 /// Lock of the list of VIs that their connections have left while the program still has loans.
 pub const LENT: u8 = 18;
 /// Lock of the uses that found no free hazard word ([`crate::hazard`]).

@@ -293,7 +293,7 @@ fn a_return_is_accepted_with_what_is_left_unless_the_sender_has_refused() {
         if refused {
             a.tx().path.store(word::RETURNED, path::REFUSED);
         }
-        let left = via_shm::undelivered::Left::Inline(b"unread");
+        let left = via_shm::undelivered::LeftMessage::Inline(b"unread");
         b.endpoint.rx.undelivered().leave(0, left);
         b.rx().reader.store(word::UNDELIVERED, 1);
         b.rx().path.store(word::RETURNED, path::returned_word(6));

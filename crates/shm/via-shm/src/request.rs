@@ -24,8 +24,8 @@ const USED: u32 = 1 << 10;
 const MUCH: u32 = 1 << 11;
 /// One generation; the upper half of a state counts generations. If a request is withdrawn and its VI is requested
 /// again, the generation changes. So a thread that has read the old state notices the change.
-const LIFE: u32 = 1 << 16;
-const LIVES: u32 = !(LIFE - 1);
+const GENERATION: u32 = 1 << 16;
+const GENERATIONS: u32 = !(GENERATION - 1);
 
 /// State of a request, for its requester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn owner(vi: u32) -> SideIndex {
 /// Returns true if the VI is free: no end has used it yet, or both ends have left.
 fn is_free(state: u32) -> bool {
     let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
-    state & PHASE == FREE || state & !(LIVES | USED) == left
+    state & PHASE == FREE || state & !(GENERATIONS | USED) == left
 }
 
 impl Segment {
@@ -118,8 +118,8 @@ impl Segment {
             buf.copy_from_slice(bytes);
             word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
         }
-        let kept = entry.state.load(Ordering::Relaxed) & (LIVES | USED);
-        self.recycle(vi, kept & LIVES == LIFE);
+        let kept = entry.state.load(Ordering::Relaxed) & (GENERATIONS | USED);
+        self.recycle(vi, kept & GENERATIONS == GENERATION);
         entry.state.store(kept | REQUESTED, Ordering::Release);
         self.side(side).pending.fetch_or(group_bit(vi), Ordering::SeqCst);
         Some(vi)
@@ -147,17 +147,17 @@ impl Segment {
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Relaxed);
         let free = is_free(seen);
-        let life = match (seen & LIVES).wrapping_add(LIFE) {
+        let generation = match (seen & GENERATIONS).wrapping_add(GENERATION) {
             // The count of generations wraps around to 2, because generation 1 means that the VI's memory is still
             // unused.
-            0 => 2 * LIFE,
-            life => life,
+            0 => 2 * GENERATION,
+            generation => generation,
         };
         point(At::Taking);
         free && state
             .compare_exchange(
                 seen,
-                life | seen & USED | CLAIMED,
+                generation | seen & USED | CLAIMED,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             )
@@ -165,8 +165,8 @@ impl Segment {
     }
 
     /// Returns true if a VI that this side has claimed is in its first generation.
-    pub(crate) fn is_first_life(&self, vi: u32) -> bool {
-        self.request(vi).state.load(Ordering::Relaxed) & LIVES == LIFE
+    pub(crate) fn is_first_generation(&self, vi: u32) -> bool {
+        self.request(vi).state.load(Ordering::Relaxed) & GENERATIONS == GENERATION
     }
 
     /// Returns the state of this side's request for `vi`.
@@ -193,7 +193,7 @@ impl Segment {
     fn take_back(&self, side: SideIndex, vi: u32, left: u32) -> bool {
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Acquire);
-        let left = seen & (LIVES | USED) | left;
+        let left = seen & (GENERATIONS | USED) | left;
         point(At::Taking);
         let is_taken = seen & PHASE == REQUESTED
             && state.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -246,7 +246,7 @@ impl Segment {
     /// there is a new request for the same VI.
     pub fn accept(&self, side: SideIndex, request: Pending) -> bool {
         let Pending { vi, state } = request;
-        let accepted = state & (LIVES | USED) | ACCEPTED;
+        let accepted = state & (GENERATIONS | USED) | ACCEPTED;
         point(At::Taking);
         let taken = self
             .request(vi)
@@ -318,8 +318,8 @@ impl Segment {
             } else if seen & USED != 0 && reserve(vi) {
                 if self.claim(vi) {
                     self.trim(vi, keep);
-                    let life = state.load(Ordering::Relaxed) & LIVES;
-                    state.store(life | FREE, Ordering::Release);
+                    let generation = state.load(Ordering::Relaxed) & GENERATIONS;
+                    state.store(generation | FREE, Ordering::Release);
                 }
                 free(vi);
             }
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_stays_is_there_for_the_next_life_and_given_back_once_the_number_is_free() {
+    fn retained_memory_serves_the_next_generation_and_is_given_back_once_the_number_is_free() {
         let (segment, _fd) = Segment::create().unwrap();
         let always = |_| true;
         let live = |used| {
@@ -484,11 +484,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_life_is_the_first() {
+    fn only_the_first_generation_is_the_first() {
         let (segment, _fd) = Segment::create().unwrap();
-        for life in 0..0x1_0010 {
+        for generation in 0..0x1_0010 {
             let vi = segment.request_connection(0, &[0; DISCRIMINATOR]).unwrap();
-            assert_eq!((vi, segment.is_first_life(vi)), (0, life == 0));
+            assert_eq!((vi, segment.is_first_generation(vi)), (0, generation == 0));
             assert!(segment.withdraw(0, vi));
         }
     }

@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 
 /// An undelivered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left<'a> {
+pub enum LeftMessage<'a> {
     /// The bytes of an inline message; at most [`INLINE`].
     Inline(&'a [u8]),
     /// A message in the pool.
@@ -41,15 +41,15 @@ impl Undelivered {
     }
 
     /// Adds message `n`, counted from 0.
-    pub fn leave(&self, n: u32, left: Left<'_>) {
+    pub fn leave(&self, n: u32, left: LeftMessage<'_>) {
         let slot = self.slot(n);
         let (len, pool_offset) = match left {
-            Left::Inline(bytes) => {
+            LeftMessage::Inline(bytes) => {
                 let bytes = &bytes[..bytes.len().min(INLINE)];
                 slot.copy_in(bytes);
                 (bytes.len() as u32, None)
             }
-            Left::Pooled { at, len } => (len, Some(at)),
+            LeftMessage::Pooled { at, len } => (len, Some(at)),
         };
         slot.publish(n, Entry { immediate: 0, len, pool_offset });
     }

@@ -151,7 +151,7 @@ impl Vi for ShmVi {
     }
 
     fn bequest(&self) -> Option<Box<dyn via::Bequest>> {
-        Some(Box::new(bequest::Kept(self.0.attachment()?)))
+        Some(Box::new(bequest::Bequests(self.0.attachment()?)))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Data of a connection that only the holder of the connection's lock uses.
 
 use super::{
-    Activity, Copies, Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag,
+    Activity, Copies, Failover, Guard, Handler, LastAudit, Locked, OwnWords, Protocol, WINDOW_MAX,
+    flag,
 };
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -165,9 +166,9 @@ pub struct Body {
     /// acknowledgements behind them.
     pub held: [Held; HELD],
     /// Private copies of this end's words in the segment. `stream::audit` compares them with the segment.
-    pub own: Own,
+    pub own: OwnWords,
     /// State at the last check by `stream::audit`.
-    pub seen: Seen,
+    pub seen: LastAudit,
     /// The connection's handler thread, if there is one.
     pub handler: Handler,
     /// Progress of a failover to TCP.
@@ -232,8 +233,8 @@ impl Body {
         (*held_first, *held_end) = (0, 0);
         (*borrowed, *owed) = (false, 0);
         *stalled = u64::MAX;
-        *own = Own::default();
-        *seen = Seen::default();
+        *own = OwnWords::default();
+        *seen = LastAudit::default();
         *handler = Handler::default();
         *failover = Failover::default();
         copies.forget();

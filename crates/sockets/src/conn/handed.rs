@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_was_spread_is_known_when_it_is_over() {
+    fn a_spread_generation_is_known_when_it_has_ended() {
         let conn = new();
-        for life in 0..5 {
+        for generation in 0..5 {
             assert!(conn.hand());
-            if life == 3 {
+            if generation == 3 {
                 conn.spread();
             }
-            assert!(conn.end(life) && !conn.end(life), "one caller ends a life");
+            assert!(conn.end(generation) && !conn.end(generation), "one caller ends a life");
         }
         let now = record(&conn);
         assert!(now.is_of(5) && !now.is_of(3));

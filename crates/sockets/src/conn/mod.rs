@@ -4,7 +4,7 @@
 //! which every process with this connection has mapped at the same address. Any thread may read the atomics. Only
 //! the holder of the connection's lock may use the [`Body`].
 //!
-//! - `life`: begins and ends a connection in its slot; `flag`: the flags; `stay`: why a connection stays on TCP;
+//! - `generation`: begins and ends a connection in its slot; `flag`: the flags; `stay`: why a connection stays on TCP;
 //! - `handed`: programs outside the family that have got the socket;
 //! - `unnamed`: connections that this process holds without an entry in their `references` word;
 //! - `locked`: the lock; `biased`: a fast path to the lock, for the thread that has the lock's bias;
@@ -23,9 +23,9 @@ mod choice;
 mod copies;
 mod error;
 pub mod flag;
+mod generation;
 mod handed;
 pub(crate) mod lent;
-mod life;
 mod locked;
 mod own;
 mod put_by;
@@ -46,8 +46,8 @@ pub(crate) use copies::Fate;
 pub(crate) use handed::{Holding, RECORD};
 pub(crate) use locked::repair_by;
 pub use locked::{Guard, Locked};
-pub(crate) use own::Place;
-pub use own::{Failover, Handler, Own, Seen};
+pub(crate) use own::EndProgress;
+pub use own::{Failover, Handler, LastAudit, OwnWords};
 pub(crate) use put_by::PutBy;
 pub(crate) use shown::FIELDS;
 use shown::Shown;
@@ -347,8 +347,8 @@ impl Conn {
 
     /// Stores the address of the ring entry in which the next message will arrive.
     #[inline]
-    pub(crate) fn expect_at(&self, place: usize) {
-        self.next_at.store(place, Ordering::Relaxed);
+    pub(crate) fn expect_at(&self, slot: usize) {
+        self.next_at.store(slot, Ordering::Relaxed);
     }
 
     /// Prefetches the ring entry of the next message. Needs no lock: a prefetch of an outdated address does no

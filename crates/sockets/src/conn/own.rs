@@ -8,7 +8,7 @@ use sovia_proto::failover::Tail;
 /// Private copies of the words that this end writes in the segment, and private limits and flags of this end.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub struct Own {
+pub struct OwnWords {
     /// Copy of `word::GRANT`.
     pub grant: u64,
     /// Value that this end stored in `word::SWITCH` when it switched to the VI.
@@ -41,10 +41,10 @@ pub struct Own {
 /// State of a connection at the last check by `stream::audit`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub struct Seen {
+pub struct LastAudit {
     /// Time of the check (nanoseconds of the monotonic clock).
     pub(crate) at: u64,
-    pub(crate) place: Place,
+    pub(crate) progress: EndProgress,
     /// True once a check has reported a lost event or a corrupt segment, so that later checks do not report it
     /// again.
     pub(crate) is_reported: bool,
@@ -54,7 +54,7 @@ pub struct Seen {
 /// meanwhile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Place {
+pub(crate) struct EndProgress {
     /// Position of the end of the peer's coalesced bytes (TAIL), the peer's switch word, and true if the ring had a
     /// message.
     pub(crate) arrived: (u64, u64, bool),

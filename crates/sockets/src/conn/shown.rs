@@ -24,7 +24,7 @@ pub(crate) struct Shown {
     ports: AtomicU64,
     /// Generation whose addresses `local`, `peer` and `ports` hold, plus one; 0 while these words are being
     /// written.
-    life: AtomicU64,
+    generation: AtomicU64,
     configuration: AtomicU64,
     nic: [AtomicU64; 4],
     /// Reason, plus one, why the connection has no VI so far; 0 if there is none.
@@ -38,11 +38,11 @@ impl Conn {
     /// Stores the connection's addresses for readers, once per generation.
     pub(crate) fn show_addresses(&self, local: SocketAddr, peer: SocketAddr) {
         let shown = &self.shown;
-        let life = u64::from(self.generation()) + 1;
-        if shown.life.load(Ordering::Relaxed) == life {
+        let generation = u64::from(self.generation()) + 1;
+        if shown.generation.load(Ordering::Relaxed) == generation {
             return;
         }
-        shown.life.store(0, Ordering::Relaxed);
+        shown.generation.store(0, Ordering::Relaxed);
         for (words, address) in [(&shown.local, &local), (&shown.peer, &peer)] {
             let (high, low) = stats_page::pack_address(address);
             words[0].store(high, Ordering::Release);
@@ -52,7 +52,7 @@ impl Conn {
         shown.ports.store(ports, Ordering::Release);
         shown.nic.iter().for_each(|word| word.store(0, Ordering::Release));
         shown.doubt.store(0, Ordering::Release);
-        shown.life.store(life, Ordering::Release);
+        shown.generation.store(generation, Ordering::Release);
     }
 
     /// Stores for readers why a process that answered was not accepted as the other end. Another process may still
@@ -145,7 +145,7 @@ pub(crate) const FIELDS: &[Field] = &[
     Field::whole(Word::PeerHigh, in_shown(offset_of!(Shown, peer))),
     Field::whole(Word::PeerLow, in_shown(offset_of!(Shown, peer) + 8)),
     Field::whole(Word::Ports, in_shown(offset_of!(Shown, ports))),
-    Field::whole(Word::AddressesOf, in_shown(offset_of!(Shown, life))),
+    Field::whole(Word::AddressesOf, in_shown(offset_of!(Shown, generation))),
     Field::whole(Word::Configuration, in_shown(offset_of!(Shown, configuration))),
     Field::whole(Word::Nic0, in_shown(offset_of!(Shown, nic))),
     Field::whole(Word::Nic1, in_shown(offset_of!(Shown, nic) + 8)),

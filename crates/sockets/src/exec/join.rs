@@ -81,8 +81,8 @@ fn take(data: &Inheritance<'_>) -> Option<()> {
     for (index, fd) in head.doorbells.into_iter().enumerate().filter(|(_, fd)| *fd >= 0) {
         pair::take_doorbell(index, Fd::inherit(fd));
     }
-    for fd in head.lives.into_iter().filter(|fd| *fd >= 0) {
-        peers::take_life(Fd::inherit(fd));
+    for fd in head.pipe_ends.into_iter().filter(|fd| *fd >= 0) {
+        peers::take_pipe_end(Fd::inherit(fd));
     }
     for segment in data.segments() {
         pair::take(segment);

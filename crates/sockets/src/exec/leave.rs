@@ -10,7 +10,7 @@ use crate::{Errno, family, meeting, other_families, pair, peers, process, proces
 use core::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use sovia_control::inheritance::{
-    CONNECTIONS_MAX, Head, Inheritance, Inherited, LEN, LIVES_MAX, NUMBERS, Passed,
+    CONNECTIONS_MAX, Head, Inheritance, Inherited, LEN, NUMBERS, PIPE_ENDS_MAX, Passed,
 };
 use sovia_sys::mapping::{Room, is_free_in_programs};
 use sovia_sys::{Fd, build, call};
@@ -27,15 +27,15 @@ const OWN_PART: u32 = flag::CORRUPT
 /// Preparation of an exec. If the exec fails, the caller drops this object, which undoes the preparation.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Left {
+pub struct ExecPreparation {
     /// Connections for which the program counts as a program outside the family.
     counted: SmallVec<[&'static Conn; 4]>,
-    passed: Option<LeftTo>,
+    passed: Option<JoinPreparation>,
 }
 
 /// Descriptors and a process slot for a program that joins the family.
 #[derive(Debug)]
-struct LeftTo {
+struct JoinPreparation {
     connections: SmallVec<[&'static Conn; 4]>,
     /// Descriptors of this process that the exec keeps.
     kept: SmallVec<[i32; 32]>,
@@ -54,8 +54,8 @@ struct LeftTo {
 pub(super) fn leave<'a>(
     inherited: &Descriptors,
     target: impl FnOnce() -> Target<'a>,
-) -> Result<Left, Errno> {
-    let mut left = Left::default();
+) -> Result<ExecPreparation, Errno> {
+    let mut left = ExecPreparation::default();
     if inherited.is_empty() || process::is_confined() {
         // Under seccomp, this process has already given up its connections, and its family's records show that.
         return Ok(left);
@@ -106,7 +106,7 @@ fn inherits_sets() -> bool {
 }
 
 /// Leaves the program all connections that it can take over. Returns `None` if there are none.
-fn pass(inherited: &Descriptors, is_command: bool) -> Option<LeftTo> {
+fn pass(inherited: &Descriptors, is_command: bool) -> Option<JoinPreparation> {
     // The thread that would send combined bytes later ends with this program.
     stream::combine::before_waiting();
     let reserved = Reserved::new(family::expect()?)?;
@@ -120,7 +120,7 @@ fn pass(inherited: &Descriptors, is_command: bool) -> Option<LeftTo> {
             process_slots::strike(&at.conn.references, slot);
         }
     }
-    let left = LeftTo::new(&passed, is_command, &reserved);
+    let left = JoinPreparation::new(&passed, is_command, &reserved);
     match left {
         Some(mut left) => {
             left.reserved = Some(reserved);
@@ -174,9 +174,9 @@ fn may_pass(fd: i32, at: Ref, is_command: bool) -> bool {
         }
 }
 
-impl LeftTo {
+impl JoinPreparation {
     /// Returns `None` if there is no connection to leave, or if a part of it cannot be left.
-    fn new(passed: &Descriptors, is_command: bool, reserved: &Reserved) -> Option<LeftTo> {
+    fn new(passed: &Descriptors, is_command: bool, reserved: &Reserved) -> Option<JoinPreparation> {
         if passed.is_empty() {
             return None;
         }
@@ -197,7 +197,7 @@ impl LeftTo {
         }
         // Set this before the first descriptor stays open. A fork copies the descriptors before it copies this memory.
         HAS_LEFT.store(true, Ordering::SeqCst);
-        let mut left = LeftTo {
+        let mut left = JoinPreparation {
             connections,
             kept: SmallVec::new(),
             reserved: None,
@@ -229,10 +229,10 @@ fn data_of<'b>(
 ) -> Option<Inheritance<'b>> {
     let records = reserved.records().raw();
     let (_, inode) = call::file_id(records).ok()?;
-    let (mut lives, mut count) = ([-1; LIVES_MAX], 0);
-    peers::each_life(|fd| {
-        if let Some(life) = lives.get_mut(count) {
-            *life = fd;
+    let (mut pipe_ends, mut count) = ([-1; PIPE_ENDS_MAX], 0);
+    peers::each_pipe_end(|fd| {
+        if let Some(slot) = pipe_ends.get_mut(count) {
+            *slot = fd;
         }
         count += 1;
     });
@@ -244,7 +244,7 @@ fn data_of<'b>(
         locks: locks.passed(),
         slot: reserved.slot as u32,
         doorbells: pair::made_doorbells().map(|doorbell| doorbell.unwrap_or(-1)),
-        lives,
+        pipe_ends,
     };
     let mut data = Inheritance::new(bytes, head);
     let mut segments: SmallVec<[u32; 4]> = SmallVec::new();
@@ -271,7 +271,7 @@ fn data_of<'b>(
             return None;
         }
     }
-    (count <= LIVES_MAX).then_some(data)
+    (count <= PIPE_ENDS_MAX).then_some(data)
 }
 
 /// Returns a number of this build of the library. Another build may have another layout of the shared memory.
@@ -280,7 +280,7 @@ pub(super) fn build_number() -> u64 {
     number.iter().fold(0, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-impl Left {
+impl ExecPreparation {
     /// Returns true if the program takes over the connection.
     pub(super) fn passes(&self, conn: &Conn) -> bool {
         let passed = self.passed.iter().flat_map(|left| &left.connections);
@@ -288,7 +288,7 @@ impl Left {
     }
 }
 
-impl Drop for Left {
+impl Drop for ExecPreparation {
     fn drop(&mut self) {
         self.counted.iter().for_each(|conn| conn.take_back());
     }
@@ -310,7 +310,7 @@ pub(super) fn forked() {
     HAS_LEFT.store(false, Ordering::Relaxed);
 }
 
-impl Drop for LeftTo {
+impl Drop for JoinPreparation {
     fn drop(&mut self) {
         for &fd in &self.kept {
             let _ = call::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize);

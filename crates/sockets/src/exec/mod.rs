@@ -25,7 +25,7 @@ mod leave;
 mod program;
 
 pub(crate) use join::join;
-pub use leave::Left;
+pub use leave::ExecPreparation;
 pub use program::Target;
 
 use crate::Errno;
@@ -45,7 +45,7 @@ type Descriptors = SmallVec<[(i32, Ref); 4]>;
 /// # Errors
 /// Those with which the exec would fail, if there is no such program. Then all connections stay unchanged, and the
 /// caller need not try the exec.
-pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errno> {
+pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<ExecPreparation, Errno> {
     if process::is_borrowed() && leave::may_be_leaving() {
         join::forget_left();
     }

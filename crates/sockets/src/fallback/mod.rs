@@ -21,16 +21,18 @@
 
 pub(crate) mod answer;
 mod cause;
-mod coming;
 mod hand_over;
 mod patience;
+mod pending;
 mod settle;
 mod step;
 mod wait;
 
 pub use cause::Cause;
-pub(crate) use coming::{find_holder, go_on_coming, is_still_coming, needs_holder, pause, soon};
 pub(crate) use hand_over::{Processes, helped_by, put_unread, replace_by_error};
+pub(crate) use pending::{
+    continue_pending, is_still_pending, needs_keeper, pause, soon, start_keeper,
+};
 pub(crate) use settle::{
     await_peer, concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets,
 };
@@ -46,7 +48,7 @@ use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
 use sovia_proto::path::{self, Rx, Tx};
-use step::Step;
+use step::FallbackState;
 
 /// Moves a connection back to TCP for good. When this function returns, system calls on the descriptor do what they
 /// would have done without Sovia.
@@ -173,8 +175,8 @@ fn record_reason(guard: &Guard<'_>) {
 
 /// Ends a fallback that cannot be completed now. The connection stays on its VI, or on TCP where unread bytes still
 /// arrive.
-fn give_up(guard: &mut Guard<'_>, came: Step) {
-    if came == Step::Stays {
+fn give_up(guard: &mut Guard<'_>, came: FallbackState) {
+    if came == FallbackState::Stays {
         guard.conn.leaves_for.store(0, Ordering::Relaxed);
     }
     guard.conn.clear(flag::FALLING_BACK);

@@ -1,6 +1,6 @@
 //! Steps of a fallback that other calls on the connection take.
 
-use super::step::{Step, step_or_end};
+use super::step::{FallbackState, step_or_end};
 use super::{detach, give_up};
 use crate::conn::{Conn, Guard, flag};
 use crate::stream::listeners;
@@ -104,7 +104,7 @@ pub(crate) fn go_on(at: Ref) {
     }
     let Some(mut guard) = at.attached() else { return };
     let Some(fd) = table::descriptor_of(conn) else { return };
-    if conn.is_going_back() && step_for_another(&mut guard, fd) == Step::Over {
+    if conn.is_going_back() && step_for_another(&mut guard, fd) == FallbackState::Over {
         drop(guard);
         detach(at);
     }
@@ -121,14 +121,14 @@ pub(crate) fn go_on_under(guard: &mut Guard<'_>, fd: i32) {
 
 #[cold]
 #[inline(never)]
-fn step_for_another(guard: &mut Guard<'_>, fd: i32) -> Step {
+fn step_for_another(guard: &mut Guard<'_>, fd: i32) -> FallbackState {
     let conn = guard.conn;
     let relaying = conn.relaying.load(Ordering::Acquire);
     if relaying != 0 && call::task_exists(relaying as i32) {
-        return Step::Waits;
+        return FallbackState::Waits;
     }
     let came = step_or_end(guard, fd);
-    if came == Step::Stays {
+    if came == FallbackState::Stays {
         give_up(guard, came);
     }
     came

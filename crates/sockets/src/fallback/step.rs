@@ -14,7 +14,7 @@ use sovia_proto::path::{self, Await, Rx, Seen};
 
 /// State of a connection after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum FallbackState {
     /// Both directions are on TCP.
     Over,
     /// The fallback must wait, because the peer has not done its part or TCP has no room.
@@ -27,51 +27,51 @@ pub(super) enum Step {
 ///
 /// # Errors
 /// [`Corrupt`] if the segment holds invalid values.
-fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
+fn step(guard: &mut Guard<'_>, fd: i32) -> Result<FallbackState, Corrupt> {
     leaving::leave_sending(guard)?;
     let receiving = receiving(guard, fd)?;
     // The peer may be falling back as well. Then it may wait until this end has put the peer's unread bytes on TCP.
     let sending = returned::debt(guard, fd);
     Ok(match (receiving, sending) {
-        (Step::Stays, _) => Step::Stays,
-        (Step::Waits, _) | (_, Debt::Waits) => Step::Waits,
-        (Step::Over, Debt::None) => Step::Over,
-        (Step::Over, Debt::Unasked) if returned::refuse(guard) => Step::Over,
+        (FallbackState::Stays, _) => FallbackState::Stays,
+        (FallbackState::Waits, _) | (_, Debt::Waits) => FallbackState::Waits,
+        (FallbackState::Over, Debt::None) => FallbackState::Over,
+        (FallbackState::Over, Debt::Unasked) if returned::refuse(guard) => FallbackState::Over,
         // The refusal failed, because the peer has just asked for its unread bytes.
-        (Step::Over, Debt::Unasked) => Step::Waits,
+        (FallbackState::Over, Debt::Unasked) => FallbackState::Waits,
     })
 }
 
 /// Takes a step like [`step`], but ends the connection if the segment is corrupt.
-pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
+pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> FallbackState {
     step(guard, fd).unwrap_or_else(|Corrupt(_)| {
         stream::corrupt(guard.conn, fd);
-        Step::Over
+        FallbackState::Over
     })
 }
 
 /// Takes a step of the fallback in the receiving direction.
-fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
+fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<FallbackState, Corrupt> {
     let conn = guard.conn;
     if failover::is_on(guard) {
         return Ok(match failover::receives(guard, fd) {
-            Stands::OnTcp => Step::Over,
-            Stands::Waits => Step::Waits,
-            Stands::OnVi => Step::Stays,
+            Stands::OnTcp => FallbackState::Over,
+            Stands::Waits => FallbackState::Waits,
+            Stands::OnVi => FallbackState::Stays,
         });
     }
     if !path::revokes(conn.rx()) {
         return Ok(on_tcp(guard, fd));
     }
     match leaving::revoke(guard)? {
-        None => Ok(Step::Waits),
+        None => Ok(FallbackState::Waits),
         Some(true) => leave_undelivered(guard, fd),
         Some(false) => Ok(on_tcp(guard, fd)),
     }
 }
 
 /// Checks a receiving direction whose remaining bytes all come on TCP.
-fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
+fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> FallbackState {
     let conn = guard.conn;
     let mut awaited = leaving::awaits_on_tcp(guard);
     let has_ended =
@@ -82,24 +82,24 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     }
     match awaited {
         // The peer died before it had put all unread bytes on TCP. The missing bytes are still on the VI.
-        Await::TakenBack | Await::Drained if has_ended => Step::Stays,
-        Await::TakenBack | Await::Drained => Step::Waits,
+        Await::TakenBack | Await::Drained if has_ended => FallbackState::Stays,
+        Await::TakenBack | Await::Drained => FallbackState::Waits,
         Await::Nothing => {
             conn.set_rx(Rx::Back);
             conn.clear(flag::RETURNING);
-            Step::Over
+            FallbackState::Over
         }
     }
 }
 
 /// Waits until the peer no longer sends on the VI. Then asks the peer to put the VI's unread bytes on TCP, and
 /// leaves the bytes on the VI.
-fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
+fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<FallbackState, Corrupt> {
     let conn = guard.conn;
     match reflected::verdict(guard) {
         Verdict::None => {}
         // Wait for the verdict, even if the peer has ended: it may have put the bytes on TCP before its end.
-        Verdict::Pending => return Ok(Step::Waits),
+        Verdict::Pending => return Ok(FallbackState::Waits),
         Verdict::Accepted => return Ok(go_on(guard, Rest::Returned)),
         Verdict::Refused => return Ok(go_on(guard, Rest::Kept)),
     }
@@ -116,7 +116,7 @@ fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
         Next::ToTcp => Seen::ToTcp,
         Next::Fin => Seen::Ended,
         Next::More if has_ended || conn.has(flag::EOF) => Seen::Ended,
-        Next::More => return Ok(Step::Waits),
+        Next::More => return Ok(FallbackState::Waits),
     };
     undelivered::leave(guard, &unread)?;
     // Set the flag before the answer. If this process dies in between, a relative must not read bytes on the VI
@@ -127,24 +127,24 @@ fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
 }
 
 /// Continues the fallback according to `rest`, the decision on the VI's unread bytes.
-fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
+fn go_on(guard: &mut Guard<'_>, rest: Rest) -> FallbackState {
     let conn = guard.conn;
     match rest {
-        Rest::Pending => Step::Waits,
+        Rest::Pending => FallbackState::Waits,
         Rest::Plain => {
             conn.clear(flag::RETURNING);
             return_to_tcp(guard);
-            Step::Over
+            FallbackState::Over
         }
         Rest::Returned => {
             return_to_tcp(guard);
             leaving::ring_progress_thread(guard);
-            Step::Waits
+            FallbackState::Waits
         }
         Rest::Kept => {
             conn.clear(flag::RETURNING);
             notify_writer(guard);
-            Step::Stays
+            FallbackState::Stays
         }
     }
 }

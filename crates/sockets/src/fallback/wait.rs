@@ -1,9 +1,9 @@
 //! Waits until connections are back on TCP, or cannot return to TCP.
 
-use super::coming::COMING;
 use super::hand_over::{PROCESSES, give_unread, hand_over, hands_over, replace_by_error};
 use super::patience::{self, Patience};
-use super::step::{self, Step, step_or_end};
+use super::pending::PENDING;
+use super::step::{self, FallbackState, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
 use crate::conn::{Guard, Phase, WakeWord, flag};
 use crate::stream::returned::{self, DRAIN_NS, Debt};
@@ -16,7 +16,7 @@ use sovia_sync::hazard::Waits;
 use sovia_sys::{call, futex};
 
 /// A connection that is falling back: a descriptor, the connection, and the start of the wait for the peer.
-type Coming = (i32, Ref, Patience);
+type PendingFallback = (i32, Ref, Patience);
 
 /// Result of one round, in which a thread visits each falling-back connection once.
 #[derive(Default)]
@@ -33,8 +33,8 @@ struct Round {
 
 impl Round {
     /// Records the result of a visit. Returns true if another round must visit the connection again.
-    fn goes_on(&mut self, coming: Coming, visit: &Visit<'_>) -> bool {
-        let (fd, at, _) = coming;
+    fn goes_on(&mut self, pending: PendingFallback, visit: &Visit<'_>) -> bool {
+        let (fd, at, _) = pending;
         match *visit {
             Visit::Waits(..) => return true,
             Visit::Back(pair) => self.back.push(pair),
@@ -57,22 +57,22 @@ fn add_once(connections: &mut Vec<Ref>, at: Ref) {
 /// Moves many connections back to TCP, like [`super::now`] for each connection. The peers work on all connections
 /// at the same time, and the time limit for a stopped peer passes only once.
 pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
-    let mut coming: Vec<Coming> = Vec::new();
+    let mut pending: Vec<PendingFallback> = Vec::new();
     for &(fd, at) in connections {
         if at.conn.phase() != Phase::Attached {
             take_back(fd, at, cause);
         } else if begin(fd, at, cause) {
-            coming.push((fd, at, Patience::begin()));
+            pending.push((fd, at, Patience::begin()));
         }
     }
     let mut left = Vec::new();
-    while !coming.is_empty() {
+    while !pending.is_empty() {
         let mut round = Round::default();
         let waits = Waits::begin(false);
         // Sleep only on the futex word of the last connection, for at most [`DRAIN_NS`]. Then visit all connections
         // again.
         let mut last = None;
-        coming.retain(|&one| {
+        pending.retain(|&one| {
             let visit = visit(one, cause, is_for_program(connections, one.1), &waits);
             last = match visit {
                 Visit::Waits(wake_word, before) => Some((wake_word, before)),
@@ -99,7 +99,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
         left.append(&mut round.left);
         // Restart the time limit of each peer that has moved a connection back in this round.
-        for (_, at, patience) in &mut coming {
+        for (_, at, patience) in &mut pending {
             if round.back.contains(&at.conn.pair.load(Ordering::Relaxed)) {
                 *patience = Patience::begin();
             }
@@ -204,7 +204,7 @@ fn left<'w>() -> Visit<'w> {
 
 /// Makes the progress thread continue fallbacks. The program may make no call for a long time.
 fn go_on_in_progress_thread() {
-    COMING.store(true, Ordering::Relaxed);
+    PENDING.store(true, Ordering::Relaxed);
     kernel_sockets::nudge();
 }
 
@@ -218,7 +218,7 @@ fn is_for_program(connections: &[(i32, Ref)], at: Ref) -> bool {
 /// bytes, or relatives that share the connection. A child of `vfork` can start no relay that lends the bytes to the
 /// program. So its program gets the bytes if `is_for_program` is true, and the relatives get them otherwise.
 fn visit<'w>(
-    (named, at, patience): Coming,
+    (named, at, patience): PendingFallback,
     cause: Cause,
     is_for_program: bool,
     waits: &'w Waits,
@@ -232,12 +232,12 @@ fn visit<'w>(
     let before = wake_word.word().load(Ordering::SeqCst);
     wake_word.going_to_sleep();
     let mut came = step_or_end(&mut guard, fd);
-    if came == Step::Waits && patience.is_used() && !may_answer(&guard, fd) {
+    if came == FallbackState::Waits && patience.is_used() && !may_answer(&guard, fd) {
         ending::died(&mut guard);
         came = step_or_end(&mut guard, fd);
     }
     match came {
-        Step::Over => {
+        FallbackState::Over => {
             patience::answered(&guard);
             let pair = conn.pair.load(Ordering::Relaxed);
             drop(guard);
@@ -245,9 +245,9 @@ fn visit<'w>(
             Visit::Back(pair)
         }
         // The program, or the process that gets the connection, reads these bytes on TCP as they arrive.
-        Step::Waits if cause.reads_on_tcp() && is_arriving(&mut guard, fd) => left(),
-        Step::Waits if !patience.is_over(&guard) => Visit::Waits(wake_word, before),
-        Step::Stays | Step::Waits => {
+        FallbackState::Waits if cause.reads_on_tcp() && is_arriving(&mut guard, fd) => left(),
+        FallbackState::Waits if !patience.is_over(&guard) => Visit::Waits(wake_word, before),
+        FallbackState::Stays | FallbackState::Waits => {
             // If relatives share the connection, start no relay: a relay would take bytes that a relative may have
             // to read. The relatives continue to read, on the VI or on TCP, where remaining bytes arrive. But if
             // another program gets the connection, the program must find the bytes. The relay then lends them.
@@ -259,7 +259,7 @@ fn visit<'w>(
                 detach(at);
                 return Visit::Settled;
             }
-            let needs_bytes = came == Step::Stays
+            let needs_bytes = came == FallbackState::Stays
                 && is_for_other_programs(cause)
                 && stream::unread(&mut guard, fd).is_ok_and(|unread| unread > 0);
             if needs_bytes && is_left_to_others && process::is_borrowed() {
@@ -267,7 +267,9 @@ fn visit<'w>(
                 return if is_for_program { Visit::Gives } else { Visit::Keeps };
             }
             let is_left_to_others = is_left_to_others && !needs_bytes;
-            if is_left_to_others && (came == Step::Stays || !leaving::awaits_answer(&guard)) {
+            if is_left_to_others
+                && (came == FallbackState::Stays || !leaving::awaits_answer(&guard))
+            {
                 give_up(&mut guard, came);
                 return Visit::Settled;
             }

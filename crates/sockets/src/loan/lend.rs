@@ -3,7 +3,7 @@
 use super::{Kind, Loan, MAX, give_back};
 use crate::conn::{Guard, Phase, flag};
 use crate::ops::{self, Flags, keep};
-use crate::stream::{self, Place, Put};
+use crate::stream::{self, LendResult, Put};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, errno, family};
@@ -41,9 +41,11 @@ const STALL_NS: u64 = 5_000_000;
 fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
     let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| match stream::lend(guard, len as u32) {
-        Place::Here(memory) => Some(Some(Loan::here(Kind::Place, guard, at, memory.as_ptr(), len))),
-        Place::Nowhere => Some(None),
-        Place::NotNow(seen) => {
+        LendResult::Here(memory) => {
+            Some(Some(Loan::here(Kind::LendResult, guard, at, memory.as_ptr(), len)))
+        }
+        LendResult::Nowhere => Some(None),
+        LendResult::NotNow(seen) => {
             keep::descriptor(fd, at);
             (conn.has(flag::NONBLOCK) || guard.stalled == seen).then_some(None)
         }
@@ -81,7 +83,7 @@ enum Sent {
 /// `EINVAL` if the loan is spent, is too short, or was not lent for sending. `EAGAIN` if bytes are left unsent.
 /// Otherwise the errors of `send`, after which the buffer has been taken back.
 pub fn commit(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Outcome {
-    let sendable = matches!(loan.kind, Kind::Place | Kind::Private);
+    let sendable = matches!(loan.kind, Kind::LendResult | Kind::Private);
     if !sendable || n > loan.len || n < loan.done || !loan.is_ours() {
         return Err(libc::EINVAL);
     }

@@ -30,7 +30,7 @@ enum Kind {
     /// No memory. The loan was given back, was sent, or never had memory.
     Spent = 0,
     /// A pool slot to write into and send from.
-    Place,
+    LendResult,
     /// A received message in the pool, to read.
     Message,
     /// Private memory, to write into and send from.
@@ -104,7 +104,7 @@ impl Loan {
 
     /// Returns true if the buffer lies in the segment, so that Sovia copies no bytes.
     pub fn is_in_place(&self) -> bool {
-        matches!(self.kind, Kind::Place | Kind::Message)
+        matches!(self.kind, Kind::LendResult | Kind::Message)
     }
 
     /// Returns true if the bytes lie in the loan itself, so that they move with the loan.
@@ -176,7 +176,7 @@ pub fn give_back(loan: &mut Loan) {
             // `MAX` bytes.
             drop(unsafe { Box::from_raw(memory) });
         }
-        kind @ (Kind::Place | Kind::Message) => {
+        kind @ (Kind::LendResult | Kind::Message) => {
             if !loan.is_ours() {
                 // In a forked child the loan is a copy, and the pool slot belongs to the parent's loan.
                 return;
@@ -185,7 +185,7 @@ pub fn give_back(loan: &mut Loan) {
             if let Some(mut guard) = at.attached().filter(|_| loan.is_current(at)) {
                 at.conn.loans.fetch_sub(1, Ordering::AcqRel);
                 match kind {
-                    Kind::Place => stream::take_back(&mut guard),
+                    Kind::LendResult => stream::take_back(&mut guard),
                     _ => stream::give_back(&mut guard),
                 }
             } else {

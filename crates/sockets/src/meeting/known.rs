@@ -32,7 +32,7 @@ const NO_HISTORY: u32 = u32::MAX;
 
 /// Result of a step of a rendezvous with a known process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum KnownOutcome {
     /// The connection has its VI, or there is nothing more to do now.
     Done(Attached),
     /// No process that shares a segment with this process could hold the other end.
@@ -102,13 +102,13 @@ pub(super) fn note_first(at: Ref, is_refused: bool) {
 
 /// Takes the connector's step: requests a VI from the process that probably holds the other end, or checks for the
 /// answer.
-pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
-    const WAIT: Step = Step::Done(Attached::No);
+pub(super) fn connector(fd: i32, at: Ref, n: u32) -> KnownOutcome {
+    const WAIT: KnownOutcome = KnownOutcome::Done(Attached::No);
     let approach = &at.conn.approach;
     match approach.stage() {
         // Do not repeat a search that found no process, unless another connection has completed a segment since
         // then.
-        Stage::InVain { segments } if segments == segments_now() => Step::Unknown,
+        Stage::InVain { segments } if segments == segments_now() => KnownOutcome::Unknown,
         Stage::Idle | Stage::InVain { .. } => {
             let known_after = approach.known_after.load(Ordering::Relaxed);
             let is_time = n >= approach.unknown_after.load(Ordering::Relaxed);
@@ -132,18 +132,18 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 } else if at.conn.phase() == Phase::Plain {
                     closed(at);
                 }
-                return Step::Done(attached);
+                return KnownOutcome::Done(attached);
             }
             if is_time {
                 approach.reach(Stage::InVain { segments });
-                return Step::Unknown;
+                return KnownOutcome::Unknown;
             }
             WAIT
         }
         Stage::Requested { pair: index, vi, at: since } => {
             let Some(pair) = pair::get(index) else {
                 approach.reach(in_vain());
-                return Step::Unknown;
+                return KnownOutcome::Unknown;
             };
             match pair.progress(vi) {
                 Progress::Accepted => {
@@ -155,7 +155,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                         // The other end has accepted the request, but this end cannot use the VI: leave the VI.
                         closed(at);
                     }
-                    Step::Done(attached)
+                    KnownOutcome::Done(attached)
                 }
                 Progress::Gone => {
                     pair.free(vi);
@@ -191,15 +191,15 @@ pub(super) fn is_asked_for(at: Ref) -> bool {
 }
 
 /// Takes the acceptor's step: accepts the request for this connection, if there is one.
-pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
+pub(super) fn acceptor(fd: i32, at: Ref) -> KnownOutcome {
     if !is_asked_for(at) {
-        return Step::Unknown;
+        return KnownOutcome::Unknown;
     }
-    let Some(link) = permitted(fd, at) else { return Step::Done(Attached::No) };
+    let Some(link) = permitted(fd, at) else { return KnownOutcome::Done(Attached::No) };
     at.conn.approach.link.store(hash(&link), Ordering::Relaxed);
     match find_request(&link) {
-        Some((pair, request)) => Step::Done(attach_as_acceptor(fd, at, &pair, request)),
-        None => Step::Unknown,
+        Some((pair, request)) => KnownOutcome::Done(attach_as_acceptor(fd, at, &pair, request)),
+        None => KnownOutcome::Unknown,
     }
 }
 

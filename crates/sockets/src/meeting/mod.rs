@@ -154,7 +154,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
         Role::Acceptor => known::acceptor(fd, at),
     };
     match known {
-        known::Step::Done(attached) => {
+        known::KnownOutcome::Done(attached) => {
             // If a first rendezvous of this connection is also under way, end it.
             if attached != Attached::No {
                 MEETINGS_STATE.with(|meetings| meetings.over(at));
@@ -163,10 +163,12 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
             }
             attached
         }
-        known::Step::Unknown if n >= at.conn.approach.unknown_after.load(Ordering::Relaxed) => {
+        known::KnownOutcome::Unknown
+            if n >= at.conn.approach.unknown_after.load(Ordering::Relaxed) =>
+        {
             MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n))
         }
-        known::Step::Unknown => Attached::No,
+        known::KnownOutcome::Unknown => Attached::No,
     }
 }
 

@@ -5,7 +5,7 @@ use super::junk;
 use super::proof::{Proof, Speaker, receive, speaker};
 use super::trial::Trials;
 use crate::conn::Role;
-use crate::message::{Link, Message, Process, Step};
+use crate::message::{Link, Message, MessageKind, Process};
 use crate::pair::{OtherUser, Pair, notification_sockets};
 use crate::{kernel_sockets, pair, peers, sets, table};
 use core::net::SocketAddr;
@@ -45,7 +45,7 @@ pub(super) fn answer(
     message: &Message,
     received: &Received,
 ) -> Result<Answer, Refusal> {
-    if !matches!(message.step, Step::Hello | Step::Show) {
+    if !matches!(message.kind, MessageKind::Hello | MessageKind::Show) {
         junk(Junk::Stale);
         return Ok(Answer::Ignored);
     }
@@ -61,12 +61,12 @@ pub(super) fn answer(
         trials.over(message.from);
         return Ok(Answer::Requested(stage));
     }
-    let begins = message.step == Step::Hello || !trials.has(message.from);
+    let begins = message.kind == MessageKind::Hello || !trials.has(message.from);
     if begins && speaker.may_be_kin {
         // If the sender has no address, no Ask can be sent, and the sender's trial cannot begin.
         let Some(to) = received.sender else { return Ok(Answer::Ignored) };
         let place = trials.place_for(message.from).map_err(Refusal::Final)?;
-        let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
+        let ask = Message { place, ..Message::new(MessageKind::Ask, pair::me(), *link) };
         let _ = name.send_to(&to, &ask.encode(), &[]);
         return Ok(Answer::Asked);
     }
@@ -76,7 +76,7 @@ pub(super) fn answer(
         Err(refused) => {
             // An Ask without a challenge means that the connector has refused the acceptor.
             if let Some(to) = received.sender {
-                let ask = Message::new(Step::Ask, pair::me(), *link);
+                let ask = Message::new(MessageKind::Ask, pair::me(), *link);
                 let _ = name.send_to(&to, &ask.encode(), &[]);
             }
             return Err(refused);
@@ -139,7 +139,7 @@ pub(super) fn show(
         // An Ask with a negative place has no challenge: the connector has refused this process, and such an Ask
         // gets no answer.
         if let (0.., Some(to)) = (message.place, received.sender) {
-            let show = Message::new(Step::Show, pair::me(), *link);
+            let show = Message::new(MessageKind::Show, pair::me(), *link);
             let _ = inbox.send_to(&to, &show.encode(), &[]);
             if speaker.is_trusted {
                 return Ok(false);
@@ -149,7 +149,7 @@ pub(super) fn show(
     };
     let place = trials.place_for(message.from).map_err(Refusal::Final)?;
     if let Some(to) = received.sender {
-        let show = Message { place, shown, ..Message::new(Step::Show, pair::me(), *link) };
+        let show = Message { place, shown, ..Message::new(MessageKind::Show, pair::me(), *link) };
         let _ = inbox.send_to(&to, &show.encode(), &[]);
     }
     Ok(true)
@@ -276,7 +276,7 @@ pub(super) fn take_offer(
     // Answer only after the pair is in the table: after the answer, the peer assumes that this process has the
     // segment.
     let own = descriptors_for(&pair).ok_or(Refusal::Final(Reason::NoDescriptors))?;
-    let accept = Message::new(Step::Accept, pair::me(), *link).encode();
+    let accept = Message::new(MessageKind::Accept, pair::me(), *link).encode();
     let is_answered = inbox.answer(received.sender, &accept, &own).is_ok();
     if !pair.has_doorbells() {
         // Keep the descriptors that report the peer's death, even if the answer could not be sent.
@@ -314,10 +314,10 @@ fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
         return own_descriptors();
     }
     let [process, _] = peers::notices()?;
-    let [ends @ .., life] = pair.ends_for_other_user()?;
+    let [ends @ .., death_socket] = pair.ends_for_other_user()?;
     let mut all = [0; OWN];
     all[..DOORBELLS].copy_from_slice(&ends);
-    all[DOORBELLS..].copy_from_slice(&[process, life]);
+    all[DOORBELLS..].copy_from_slice(&[process, death_socket]);
     Some(all)
 }
 
@@ -377,7 +377,7 @@ pub(super) fn settle(pair: &Pair) {
 /// Takes the peer's Accept, as the connector. `message` came to a name from which this pair was offered. Drops any
 /// other message.
 pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received) {
-    let from_peer = message.step == Step::Accept
+    let from_peer = message.kind == MessageKind::Accept
         && message.from == pair.peer
         && received.credentials.is_some_and(|(pid, uid)| match pair.other_user {
             None => (pid, uid) == (pair.peer.pid, call::geteuid()),

@@ -147,11 +147,11 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     // that this process no longer holds it. If two processes let go at the same time, only the second process is
     // the last holder.
     let mut locked = conn.lock();
-    if fd >= 0 && conn.is_attached_here() && fallback::needs_holder(conn) {
+    if fd >= 0 && conn.is_attached_here() && fallback::needs_keeper(conn) {
         drop(locked);
         // The holder is a child that inherits the descriptor, so the table must have the descriptor once more.
         table::refer(fd, at);
-        fallback::find_holder(fd, at);
+        fallback::start_keeper(fd, at);
         table::remove(fd);
         if !table::release(at.index) {
             return;

@@ -19,7 +19,7 @@ use sovia_sync::hazard::{self, User};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
 
-struct Kept {
+struct RetainedFile {
     at: Ref,
     fd: Fd,
     /// Threads whose calls continue on `fd`.
@@ -27,8 +27,8 @@ struct Kept {
 }
 
 per_engine! {
-    static KEPT: RobustBox<Vec<Kept>, { rank::KEPT }> = RobustBox::new(Vec::new());
-    /// Number of entries in `KEPT`.
+    static RETAINED: RobustBox<Vec<RetainedFile>, { rank::RETAINED }> = RobustBox::new(Vec::new());
+    /// Number of entries in `RETAINED`.
     static COUNT: AtomicU32 = AtomicU32::new(0);
 }
 /// Interval in nanoseconds between the progress thread's checks for threads that have died during a call.
@@ -70,11 +70,11 @@ pub(super) fn close(fd: i32) -> bool {
         table::remove(fd);
     }
     table::release(at.index);
-    let unused = KEPT.with(|kept| {
+    let unused = RETAINED.with(|kept| {
         // SYNC: pairs with the load in `leave`. The count rises before `waiting` looks for threads. A thread that
         // `waiting` does not find has already left its wait. A thread that leaves its wait later sees the count.
         COUNT.fetch_add(1, Ordering::SeqCst);
-        let one = Kept { at, fd: copy, users: waiting(conn) };
+        let one = RetainedFile { at, fd: copy, users: waiting(conn) };
         if one.users.is_empty() {
             return Some(one);
         }
@@ -104,7 +104,7 @@ fn look(fd: i32, at: Ref) -> i32 {
         return fd;
     }
     let me = User::me();
-    let kept = KEPT.with(|kept| {
+    let kept = RETAINED.with(|kept| {
         let one = kept.iter_mut().find(|one| one.at.same(at))?;
         // Add this thread, which may have begun its wait just after the closing thread had looked for waiting
         // threads.
@@ -144,7 +144,7 @@ pub(crate) fn collect() {
 
 /// Removes the threads for which `stays` returns false. Closes private descriptors that no thread uses any more.
 fn finish(stays: impl Fn(User) -> bool) {
-    let unused = KEPT.with(|kept| {
+    let unused = RETAINED.with(|kept| {
         kept.iter_mut().for_each(|one| one.users.retain(|&user| stays(user)));
         let (unused, used) =
             core::mem::take(kept).into_iter().partition::<Vec<_>, _>(|one| one.users.is_empty());
@@ -154,7 +154,7 @@ fn finish(stays: impl Fn(User) -> bool) {
     unused.into_iter().for_each(over);
 }
 
-fn over(one: Kept) {
+fn over(one: RetainedFile) {
     last_here(one.fd.raw(), one.at);
     COUNT.fetch_sub(1, Ordering::SeqCst);
 }
@@ -167,22 +167,22 @@ pub(crate) fn pause() -> Option<u64> {
 /// Calls `each` for every kept connection, with its private descriptor.
 pub(crate) fn each(mut each: impl FnMut(i32, Ref)) {
     if COUNT.load(Ordering::Relaxed) != 0 {
-        KEPT.with(|kept| kept.iter().for_each(|one| each(one.fd.raw(), one.at)));
+        RETAINED.with(|kept| kept.iter().for_each(|one| each(one.fd.raw(), one.at)));
     }
 }
 
 /// Takes this module's lock before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
-    KEPT.hold();
+    RETAINED.hold();
 }
 
 /// Releases this module's lock after a fork, in parent and child.
 pub(crate) fn release() {
-    KEPT.release();
+    RETAINED.release();
 }
 
 /// Drops the private descriptors in a forked child. The blocked calls exist only in the parent.
 pub(crate) fn forked() {
     COUNT.store(0, Ordering::Relaxed);
-    drop(KEPT.with(core::mem::take));
+    drop(RETAINED.with(core::mem::take));
 }

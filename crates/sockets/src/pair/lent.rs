@@ -7,7 +7,7 @@ use sovia_sync::{RobustBox, rank};
 
 /// A VI that its connection has left, with slots that are still lent. The pair keeps its index in the table until
 /// the last slot is returned.
-struct Left {
+struct LentVi {
     /// The connection that has left the VI.
     at: Ref,
     pair: u32,
@@ -17,7 +17,7 @@ struct Left {
 }
 
 per_engine! {
-    static LEFT: RobustBox<Vec<Left>, { rank::LENT }> = RobustBox::new(Vec::new());
+    static LENT_VIS: RobustBox<Vec<LentVi>, { rank::LENT }> = RobustBox::new(Vec::new());
 }
 
 /// Way in which a connection leaves its VI.
@@ -42,17 +42,17 @@ pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: 
     if loans == 0 {
         now_leave(pair, vi, how);
     } else {
-        LEFT.with(|left| left.push(Left { at, pair: index, vi, loans, how }));
+        LENT_VIS.with(|lent| lent.push(LentVi { at, pair: index, vi, loans, how }));
     }
 }
 
 /// Records that the program has returned a slot of a VI that its connection has left. The last returned slot ends
 /// the use of the VI.
 pub(crate) fn came_back(at: Ref) {
-    let last = LEFT.with(|left| {
-        let i = left.iter().position(|one| one.at.same(at))?;
-        left[i].loans -= 1;
-        (left[i].loans == 0).then(|| left.swap_remove(i))
+    let last = LENT_VIS.with(|lent| {
+        let i = lent.iter().position(|one| one.at.same(at))?;
+        lent[i].loans -= 1;
+        (lent[i].loans == 0).then(|| lent.swap_remove(i))
     });
     if let Some(one) = last
         && let Some(pair) = super::get(one.pair)
@@ -64,12 +64,12 @@ pub(crate) fn came_back(at: Ref) {
 /// Forgets all loans, because every pair is taken out of the table. A slot that the program returns later has no
 /// effect.
 pub(super) fn forget() {
-    LEFT.with(Vec::clear);
+    LENT_VIS.with(Vec::clear);
 }
 
 /// Forgets the loans in a forked child, because the slots are lent to its parent.
 pub(super) fn forked() {
-    for one in LEFT.with(core::mem::take) {
+    for one in LENT_VIS.with(core::mem::take) {
         if let Some(pair) = super::get(one.pair) {
             pair.vacate(one.vi);
         }
@@ -78,10 +78,10 @@ pub(super) fn forked() {
 
 /// Called before fork: locks the list of lent VIs.
 pub(crate) fn hold() {
-    LEFT.hold();
+    LENT_VIS.hold();
 }
 
 /// Called after fork, in parent and child: unlocks the list of lent VIs.
 pub(crate) fn release() {
-    LEFT.release();
+    LENT_VIS.release();
 }

@@ -7,8 +7,8 @@ mod doorbells;
 mod left;
 pub(crate) mod lent;
 pub(crate) mod notification_sockets;
+mod occupants;
 mod passed;
-mod places;
 mod ready_events;
 mod ready_lists;
 mod request;
@@ -19,8 +19,8 @@ pub(crate) use doorbells::{
     renew as renew_doorbells, ring_own, take_doorbell, wake,
 };
 pub(crate) use left::{collect, leave_all, leave_unanswered, make_room, pause};
+pub(crate) use occupants::Pinned;
 pub(crate) use passed::take;
-pub(crate) use places::Pinned;
 pub(crate) use ready_events::{notify, notify_own};
 pub(crate) use request::{
     Requested, is_served_by, offered, request_at, request_of, request_of_nic,
@@ -35,7 +35,7 @@ pub use via_shm::segment::SideIndex;
 
 use crate::config;
 use crate::message::{Link, Process};
-use crate::peers::{self, Dead, Life};
+use crate::peers::{self, DeadPeers, PeerState};
 use crate::per_engine::per_engine;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -99,8 +99,8 @@ pub struct Pair {
     /// Rendezvous names from which this pair was offered. The peer's doorbells come to one of these names.
     greetings: RobustBox<Vec<(Link, Arc<Datagram>)>, { rank::OFFERS }>,
     /// The connection on each VI.
-    conns: places::Occupants,
-    /// Number of entries in `conns` that are `places::RESERVED`, or a larger number.
+    conns: occupants::Occupants,
+    /// Number of entries in `conns` that are `occupants::RESERVED`, or a larger number.
     reserved: AtomicU32,
     /// Number of connections of this process that are attached or have requested a VI, and the bit [`OUT`]. A
     /// connection with a request knows the pair only by the pair's index in the table. So the pair keeps this index
@@ -224,7 +224,7 @@ impl Pair {
             notification_sockets: None,
             doorbells: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
-            conns: places::Occupants::new(),
+            conns: occupants::Occupants::new(),
             reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
             ready_lists: AtomicU32::new(0),
@@ -252,7 +252,7 @@ impl Pair {
             return self.peer_is_there();
         }
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
-            && peers::life(self.peer) == Life::Alive
+            && peers::state(self.peer) == PeerState::Alive
     }
 
     /// Returns true if the peer lives and has not left the pair. Asks the kernel.
@@ -263,7 +263,7 @@ impl Pair {
                 // Do not use the peer's process id, which may have no meaning in this PID namespace. Descriptors
                 // report the peer's death.
                 Some(_) if self.has_doorbells() || self.side != 0 => {
-                    !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
+                    !matches!(peers::check(self.peer), Some(PeerState::AllDied(_)))
                 }
                 // No descriptor reports the death of a peer by rule that has not answered. So the peer counts as
                 // alive, until the last connection that waits for an answer leaves the pair.
@@ -273,9 +273,10 @@ impl Pair {
 
     /// Returns true if the peer has not left the pair, and is not among the `dead`. Asks the kernel if no descriptor
     /// reports the peer's death yet.
-    fn peer_is_among_the_living(&self, dead: &Dead) -> bool {
-        let has_died = |&(process, life): &(Process, Life)| {
-            process == self.peer && (self.other_user.is_none() || matches!(life, Life::AllDied(_)))
+    fn peer_is_among_the_living(&self, dead: &DeadPeers) -> bool {
+        let has_died = |&(process, state): &(Process, PeerState)| {
+            process == self.peer
+                && (self.other_user.is_none() || matches!(state, PeerState::AllDied(_)))
         };
         match self.has_doorbells() {
             true => {

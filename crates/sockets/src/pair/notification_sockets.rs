@@ -39,7 +39,7 @@ pub(super) struct NotificationSockets {
     receiving: [Fd; DOORBELLS],
     /// This process's end of the pair of sockets that reports the family's death. Forked children inherit this end, and
     /// so does a program that joins the family. Any other exec closes it.
-    life: Fd,
+    death_socket: Fd,
     /// The ends for the peer, until the peer has received them.
     handed: RobustBox<Option<[Fd; HANDED]>, { rank::FILE }>,
 }
@@ -78,16 +78,16 @@ impl NotificationSockets {
             receiving.push(own);
             handed.push(its);
         }
-        let life = receiving.pop()?;
+        let death_socket = receiving.pop()?;
         let (Ok(receiving), Ok(handed)) = (receiving.try_into(), handed.try_into()) else {
             return None;
         };
-        Some(NotificationSockets { receiving, life, handed: RobustBox::new(Some(handed)) })
+        Some(NotificationSockets { receiving, death_socket, handed: RobustBox::new(Some(handed)) })
     }
 
     /// Returns this process's sockets for a program that it executes.
     pub(super) fn passed(&self) -> [i32; HANDED] {
-        let mut all = [self.life.raw(); HANDED];
+        let mut all = [self.death_socket.raw(); HANDED];
         for (to, end) in all.iter_mut().zip(&self.receiving) {
             *to = end.raw();
         }
@@ -96,8 +96,8 @@ impl NotificationSockets {
 
     /// Takes over the sockets from the process that has executed this program. The peer has its ends.
     pub(super) fn take(sockets: [Fd; HANDED]) -> NotificationSockets {
-        let [receiving @ .., life] = sockets;
-        NotificationSockets { receiving, life, handed: RobustBox::new(None) }
+        let [receiving @ .., death_socket] = sockets;
+        NotificationSockets { receiving, death_socket, handed: RobustBox::new(None) }
     }
 
     fn receiving_end(&self, doorbell: u32) -> i32 {
@@ -119,14 +119,14 @@ impl NotificationSockets {
     pub(super) fn sever(&self) {
         self.handed_over();
         self.shut();
-        for end in self.receiving.iter().chain([&self.life]) {
+        for end in self.receiving.iter().chain([&self.death_socket]) {
             sovia_sys::fd::sever(end.raw());
         }
     }
 
     /// Shuts down and empties the sockets: nothing can be sent to them afterwards, and closing them takes no time.
     fn shut(&self) {
-        for end in self.receiving.iter().chain([&self.life]) {
+        for end in self.receiving.iter().chain([&self.death_socket]) {
             let _ = call::shutdown(end.raw(), libc::SHUT_RDWR);
             empty(end);
         }

@@ -2,7 +2,7 @@
 
 use crate::conn::{Conn, flag};
 use crate::pair::{self, Pair};
-use crate::peers::{self, Life};
+use crate::peers::{self, PeerState};
 use crate::per_engine::per_engine;
 use crate::stream::ending;
 use crate::{family, kernel_sockets, meeting, table};
@@ -68,8 +68,8 @@ pub(super) fn look_at_connections() {
     let mut closing = false;
     if !dead.is_empty() {
         pair::each(|_, pair| {
-            if let Some(&(_, life)) = dead.iter().find(|(process, _)| *process == pair.peer) {
-                closing |= look_at_pair(pair, life, now);
+            if let Some(&(_, state)) = dead.iter().find(|(process, _)| *process == pair.peer) {
+                closing |= look_at_pair(pair, state, now);
             }
         });
     }
@@ -85,11 +85,11 @@ pub(super) fn look_again() {
 
 /// Records which connections of the pair have lost their peer. Returns true if a dead peer's sockets are still
 /// open.
-fn look_at_pair(pair: &Pair, life: Life, now: u64) -> bool {
-    let (closing, closed) = match life {
-        Life::Alive => return false,
-        Life::ProcessDied => (false, false),
-        Life::AllDied(since) => (true, now.saturating_sub(since) >= CLOSED_NS),
+fn look_at_pair(pair: &Pair, state: PeerState, now: u64) -> bool {
+    let (closing, closed) = match state {
+        PeerState::Alive => return false,
+        PeerState::ProcessDied => (false, false),
+        PeerState::AllDied(since) => (true, now.saturating_sub(since) >= CLOSED_NS),
     };
     let mut left = false;
     pair.each_conn(|_, conn| {

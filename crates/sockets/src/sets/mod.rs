@@ -37,7 +37,7 @@ per_engine_tables! {
 
 /// Returns the set at `index`, even if it serves no epoll instance.
 #[inline]
-fn place(index: u32) -> Option<&'static Set> {
+fn at_index(index: u32) -> Option<&'static Set> {
     // SAFETY: the pointer is null or comes from a leaked box. Sets are reused and never freed.
     unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
 }
@@ -45,11 +45,11 @@ fn place(index: u32) -> Option<&'static Set> {
 /// Returns the set at `index` if it serves an epoll instance.
 #[inline]
 pub(crate) fn get(index: u32) -> Option<&'static Set> {
-    place(index).filter(|set| set.is_open())
+    at_index(index).filter(|set| set.is_open())
 }
 
 /// Returns the set at `index`, and makes the set if necessary.
-fn place_for(index: u32) -> Option<&'static Set> {
+fn make_at(index: u32) -> Option<&'static Set> {
     let slot = TABLE.get(index as usize)?;
     if slot.load(Ordering::Acquire).is_null() {
         let null = core::ptr::null_mut();
@@ -60,7 +60,7 @@ fn place_for(index: u32) -> Option<&'static Set> {
             drop(unsafe { Box::from_raw(new) });
         }
     }
-    place(index)
+    at_index(index)
 }
 
 /// Makes a set serve the new epoll instance `epfd`.
@@ -70,9 +70,8 @@ pub fn created(epfd: i32) {
     }
     // Sovia will read the program's memory, so prepare for bad addresses.
     sovia_signal::chain::guards();
-    let opened = (0..SETS as u32).find(|&index| {
-        place_for(index).is_some_and(|set| set.open(epfd, pair::doorbell_for(index)))
-    });
+    let opened = (0..SETS as u32)
+        .find(|&index| make_at(index).is_some_and(|set| set.open(epfd, pair::doorbell_for(index))));
     if let Some(index) = opened {
         shared::begin(index);
         table::enter_epoll(epfd, index);
@@ -110,7 +109,7 @@ pub(crate) fn closed(index: u32, fd: i32) {
 
 /// Locks all sets before a fork.
 pub(crate) fn hold() {
-    places().for_each(|set| set.inner.hold());
+    all().for_each(|set| set.inner.hold());
 }
 
 /// Marks all present entries as copied. Called before a fork, if possible while no set is being changed.
@@ -120,13 +119,13 @@ pub(crate) fn copying() {
 
 /// Unlocks all sets after a fork, in parent and child.
 pub(crate) fn release() {
-    places().for_each(|set| set.inner.release());
+    all().for_each(|set| set.inner.release());
 }
 
 /// Prepares the sets in a forked child.
 pub(crate) fn forked() {
     copying();
-    for (index, set) in (0..).zip(places()) {
+    for (index, set) in (0..).zip(all()) {
         // The sleeping threads exist only in the parent.
         set.asleep.store(0, Ordering::Relaxed);
         shared::forked(index);
@@ -147,9 +146,9 @@ fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
 }
 
 /// Returns all sets, also those that serve no epoll instance.
-fn places() -> impl Iterator<Item = &'static Set> {
+fn all() -> impl Iterator<Item = &'static Set> {
     // Stop at the first free place, because the table is filled from the front and never emptied.
-    (0..SETS as u32).map_while(place)
+    (0..SETS as u32).map_while(at_index)
 }
 
 /// Returns true if a connection in any epoll instance has a VI. If a forked relative then begins to use the
@@ -162,7 +161,7 @@ pub(crate) fn any_has_attached() -> bool {
 
 /// Calls `f` for every set that serves an epoll instance.
 pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
-    for (index, set) in (0..).zip(places()) {
+    for (index, set) in (0..).zip(all()) {
         if set.is_open() {
             f(index, set);
         }

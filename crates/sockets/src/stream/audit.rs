@@ -9,7 +9,7 @@
 
 use super::state::WAKES;
 use super::{Fault, backlog, handled, listeners, word};
-use crate::conn::{Conn, Guard, HasEndpoint, Locked, Place, flag};
+use crate::conn::{Conn, EndProgress, Guard, HasEndpoint, Locked, flag};
 use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
 
@@ -134,9 +134,9 @@ fn has_events(guard: &Guard<'_>) -> bool {
     received || room || answer || conn.has(WAKES)
 }
 
-fn place(guard: &Guard<'_>) -> Place {
+fn progress(guard: &Guard<'_>) -> EndProgress {
     let rx = super::rx(guard);
-    Place {
+    EndProgress {
         arrived: (
             rx.writer.load(word::TAIL),
             rx.path.load(word::SWITCH),
@@ -191,15 +191,15 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     guard.seen.at = now;
     handled::mind(&mut guard);
     backlog::give_back(&mut guard);
-    let place = place(&guard);
-    let before = core::mem::replace(&mut guard.seen.place, place);
-    if !conn.has(flag::CORRUPT) && !is_whole(&mut guard, place.sent == before.sent) {
+    let progress = progress(&guard);
+    let before = core::mem::replace(&mut guard.seen.progress, progress);
+    if !conn.has(flag::CORRUPT) && !is_whole(&mut guard, progress.sent == before.sent) {
         let Some(fd) = table::descriptor_of(conn) else { return Finding::Fine };
         super::corrupt(conn, fd);
         guard.seen.is_reported = true;
         return Finding::Corrupt;
     }
-    if place != before {
+    if progress != before {
         guard.seen.is_reported = false;
     } else if !guard.seen.is_reported && has_events(&guard) {
         guard.seen.is_reported = true;

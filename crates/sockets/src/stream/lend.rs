@@ -19,7 +19,7 @@ use via_shm::ring::INLINE;
 
 /// Result of [`lend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LendResult {
     /// The slot, at this address.
     Here(NonNull<u8>),
     /// No slot is free now. The value is [`lend_progress`]. Once it changes, a slot may be free.
@@ -29,24 +29,24 @@ pub(crate) enum Place {
 }
 
 /// Lends the program a slot of the pool for a message of up to `len` bytes.
-pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
+pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> LendResult {
     let conn = guard.conn;
     if !goes_over_vi(conn) || conn.has(flag::FALLING_BACK) || guard.endpoint_ref().tx.has_lent() {
-        return Place::Nowhere;
+        return LendResult::Nowhere;
     }
     match may_send(guard) {
         Ok(true) => {}
-        Ok(false) => return Place::NotNow(lend_progress(guard)),
-        Err(_) => return Place::Nowhere,
+        Ok(false) => return LendResult::NotNow(lend_progress(guard)),
+        Err(_) => return LendResult::Nowhere,
     }
     let mut place = guard.endpoint().tx.lend(len);
     if place == Ok(None) && backlog::more_pool(guard) {
         place = guard.endpoint().tx.lend(len);
     }
     match place {
-        Ok(Some(memory)) => Place::Here(memory),
-        Ok(None) => Place::NotNow(lend_progress(guard)),
-        Err(_) => Place::Nowhere,
+        Ok(Some(memory)) => LendResult::Here(memory),
+        Ok(None) => LendResult::NotNow(lend_progress(guard)),
+        Err(_) => LendResult::Nowhere,
     }
 }
 

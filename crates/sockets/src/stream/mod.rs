@@ -55,7 +55,7 @@ pub(crate) use ending::peer_has_ended;
 pub(crate) use entering::grant;
 pub(crate) use kernel_socket::kernel_socket_has_ended;
 pub(crate) use lend::{
-    Find, Place, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,
+    Find, LendResult, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,
 };
 pub use look::{Watch, readable, writable};
 use packets::send_control;

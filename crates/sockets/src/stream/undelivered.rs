@@ -15,7 +15,7 @@ use sovia_proto::path::{self, Rx, Seen};
 use via_shm::Corrupt;
 use via_shm::endpoint::Area;
 use via_shm::ring::Entry;
-use via_shm::undelivered::{Left, Undelivered};
+use via_shm::undelivered::{LeftMessage, Undelivered};
 
 /// Place where the stream continues after the unread bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,8 +97,8 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Corrupt> {
     let undelivered = guard.endpoint_ref().rx.undelivered();
     for (n, held) in (0..unread.packets).zip(unread_packets(guard)) {
         let left = match held.pooled {
-            true => Left::Pooled { at: held.at, len: held.len },
-            false => Left::Inline(held.bytes.get(..held.len as usize).unwrap_or(&[])),
+            true => LeftMessage::Pooled { at: held.at, len: held.len },
+            false => LeftMessage::Inline(held.bytes.get(..held.len as usize).unwrap_or(&[])),
         };
         undelivered.leave(n, left);
     }

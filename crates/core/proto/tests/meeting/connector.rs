@@ -3,8 +3,8 @@
 use crate::meeting::look::Meeting;
 use crate::meeting::rules::Answers;
 use crate::meeting::world::{
-    ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, FOREIGN, Holder, Message, Name, Pair, Phase,
-    SEGMENTS, Segment, Step, World,
+    ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, FOREIGN, Holder, Message, MessageKind, Name, Pair,
+    Phase, SEGMENTS, Segment, World,
 };
 
 impl Meeting {
@@ -49,7 +49,7 @@ impl Meeting {
     }
 
     fn receive_hello(&self, w: &mut World, conn: usize, message: &Message) {
-        if message.step != Step::Hello || !self.is_proven(w, message, ACCEPTOR) {
+        if message.kind != MessageKind::Hello || !self.is_proven(w, message, ACCEPTOR) {
             return;
         }
         let me = self.process(conn, CONNECTOR);
@@ -74,8 +74,14 @@ impl Meeting {
     /// Sends the offer that follows a request.
     pub(crate) fn offer(&self, w: &mut World, conn: usize, s: usize, to: usize) {
         let me = self.process(conn, CONNECTOR);
-        let offer =
-            Message { step: Step::Offer, from: me, speaker: me, conn, cookie: true, segment: s };
+        let offer = Message {
+            kind: MessageKind::Offer,
+            from: me,
+            speaker: me,
+            conn,
+            cookie: true,
+            segment: s,
+        };
         let sent = w.pair(me, s).file && self.hand_out(w, to, ACCEPTOR, offer);
         if sent && !self.rules.keep_file {
             w.pair(me, s).file = false;
@@ -175,5 +181,12 @@ impl Meeting {
 
 /// Returns the Hello of an acceptor.
 pub(crate) fn hello(me: usize, conn: usize) -> Message {
-    Message { step: Step::Hello, from: me, speaker: me, conn, cookie: true, segment: FOREIGN }
+    Message {
+        kind: MessageKind::Hello,
+        from: me,
+        speaker: me,
+        conn,
+        cookie: true,
+        segment: FOREIGN,
+    }
 }

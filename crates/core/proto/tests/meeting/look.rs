@@ -2,8 +2,8 @@
 
 use crate::meeting::rules::{Answers, Limits, Precautions, Scene};
 use crate::meeting::world::{
-    ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, NAMESAKE, Name,
-    PROCESSES, Pair, Phase, SEGMENTS, STRANGER, Step, VIS, World,
+    ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, MessageKind, NAMESAKE,
+    Name, PROCESSES, Pair, Phase, SEGMENTS, STRANGER, VIS, World,
 };
 
 /// A variant of the model.
@@ -65,8 +65,10 @@ impl Meeting {
     /// Receives one message from the inbox.
     pub(crate) fn receive(&self, w: &mut World, me: usize) {
         match w.inbox[me].pop() {
-            Some(message) if message.step == Step::Offer => self.receive_offer(w, me, message),
-            Some(message) if message.step == Step::Accept => {
+            Some(message) if message.kind == MessageKind::Offer => {
+                self.receive_offer(w, me, message)
+            }
+            Some(message) if message.kind == MessageKind::Accept => {
                 let pair = self.pair_with(w, me, message.from, CONNECTOR);
                 if let Some(s) = pair {
                     self.receive_accept(w, me, s, &message);
@@ -80,7 +82,7 @@ impl Meeting {
     pub(crate) fn receive_accept(&self, w: &mut World, me: usize, s: usize, message: &Message) {
         let peer = w.segment(s).peer;
         let pair = w.pair(me, s);
-        if message.step == Step::Accept
+        if message.kind == MessageKind::Accept
             && message.from == peer
             && self.user_and_process(message)
             && !pair.doorbells
@@ -103,7 +105,8 @@ impl Meeting {
         if known && !self.rules.answer_again {
             return;
         }
-        let answer = Message { step: Step::Accept, from: me, speaker: me, cookie: true, ..message };
+        let answer =
+            Message { kind: MessageKind::Accept, from: me, speaker: me, cookie: true, ..message };
         let sent = if self.rules.answers == Answers::Inbox {
             self.hand_out(w, message.speaker, CONNECTOR, answer)
         } else {
@@ -212,9 +215,9 @@ impl Meeting {
 pub(crate) fn lies(conn: usize, claimed: usize, mut each: impl FnMut(Message)) {
     let wrong =
         [(STRANGER, STRANGER, true), (NAMESAKE, claimed, true), (NAMESAKE, NAMESAKE, false)];
-    for step in [Step::Hello, Step::Offer, Step::Accept] {
+    for kind in [MessageKind::Hello, MessageKind::Offer, MessageKind::Accept] {
         for (speaker, from, cookie) in wrong {
-            each(Message { step, from, speaker, conn, cookie, segment: FOREIGN });
+            each(Message { kind, from, speaker, conn, cookie, segment: FOREIGN });
         }
     }
 }

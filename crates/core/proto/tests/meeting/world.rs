@@ -43,7 +43,7 @@ pub(crate) enum End {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Step {
+pub(crate) enum MessageKind {
     Hello,
     Offer,
     Accept,
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 /// A datagram. The kernel reports `speaker`; the sender writes all other fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Message {
-    pub(crate) step: Step,
+    pub(crate) kind: MessageKind,
     pub(crate) from: usize,
     pub(crate) speaker: usize,
     pub(crate) conn: usize,

@@ -1,7 +1,7 @@
 //! The VIs of a completion queue, and the search for VIs with events.
 
 use super::Member;
-use super::sleep::Place;
+use super::sleep::SleepWord;
 use crate::link::{Attachment, Link};
 use crate::segment::SideIndex;
 use std::collections::VecDeque;
@@ -191,17 +191,17 @@ impl<V: Member> Members<V> {
     }
 
     /// Calls `each` with every futex word that a sender of these VIs may wake.
-    pub(super) fn each_place(&self, mut each: impl FnMut(Place)) {
+    pub(super) fn each_place(&self, mut each: impl FnMut(SleepWord)) {
         if !self.many() {
             let attached = self.vis.iter().filter_map(|core| core.attachment());
-            attached.for_each(|attachment| each(Place::WakeWord(attachment)));
+            attached.for_each(|attachment| each(SleepWord::WakeWord(attachment)));
             return;
         }
         for Watched { link, side, index, .. } in self.watched.iter().flatten() {
-            each(Place::ReadyList(link.clone(), *side, *index));
+            each(SleepWord::ReadyList(link.clone(), *side, *index));
         }
         let attached = self.unwatched.iter().filter_map(|(core, _)| core.attachment());
-        attached.for_each(|attachment| each(Place::WakeWord(attachment)));
+        attached.for_each(|attachment| each(SleepWord::WakeWord(attachment)));
     }
 
     /// Makes the next look examine every VI.

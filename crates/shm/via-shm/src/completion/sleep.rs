@@ -19,18 +19,18 @@ use std::sync::Arc;
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
 /// A futex word that senders wake.
-pub(super) enum Place {
+pub(super) enum SleepWord {
     /// The futex word of a VI's receiving direction.
     WakeWord(Arc<Attachment>),
     /// A ready list, by its link, its side of the segment, and its index.
     ReadyList(Arc<Link>, SideIndex, u32),
 }
 
-impl Place {
+impl SleepWord {
     fn word(&self) -> &AtomicU32 {
         match self {
-            Place::WakeWord(attachment) => attachment.wake_word(true).word(),
-            Place::ReadyList(link, side, index) => {
+            SleepWord::WakeWord(attachment) => attachment.wake_word(true).word(),
+            SleepWord::ReadyList(link, side, index) => {
                 link.segment.ready_list(*side, *index).sleep_word()
             }
         }
@@ -41,13 +41,13 @@ impl Place {
     /// next sender may make one unneeded wake-up.
     fn announce(&self) -> u32 {
         match self {
-            Place::WakeWord(attachment) => {
+            SleepWord::WakeWord(attachment) => {
                 let wake_word = attachment.wake_word(true);
                 let seen = wake_word.word().load(Ordering::SeqCst);
                 wake_word.going_to_sleep();
                 seen
             }
-            Place::ReadyList(link, side, index) => {
+            SleepWord::ReadyList(link, side, index) => {
                 link.segment.ready_list(*side, *index).going_to_sleep_on_word()
             }
         }
@@ -56,7 +56,7 @@ impl Place {
 
 /// A sleep that has been announced at all words of a queue.
 pub(super) struct Announced {
-    places: Vec<(Place, u32)>,
+    places: Vec<(SleepWord, u32)>,
 }
 
 impl Announced {

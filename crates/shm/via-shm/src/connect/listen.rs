@@ -26,11 +26,11 @@ const ARRIVALS_MAX: usize = 128;
 
 /// Addresses at which this process waits.
 #[derive(Debug, Default)]
-pub(crate) struct Listeners(Mutex<HashMap<NetAddress, Arc<Place>>>);
+pub(crate) struct Listeners(Mutex<HashMap<NetAddress, Arc<ListenAddress>>>);
 
 /// An address at which this process waits.
 #[derive(Debug)]
-struct Place {
+struct ListenAddress {
     listener: Listener,
     arrivals: Mutex<VecDeque<Arrival>>,
     /// Epoll instance: readable when a requester has connected or has sent a message. A thread that waits on the
@@ -58,15 +58,15 @@ enum ReadOutcome {
     Nonsense,
 }
 
-impl Place {
-    fn new(name: &Name) -> sovia_sys::Result<Place> {
+impl ListenAddress {
+    fn new(name: &Name) -> sovia_sys::Result<ListenAddress> {
         let mut childless = childless::all();
         let listener = Listener::bind(name)?;
         let epoll = Fd::adopt(poll::epoll_create()?);
         poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, listener.raw(), libc::EPOLLIN as u32, 0)?;
         childless.push(listener.raw());
         let arrivals = Mutex::default();
-        Ok(Place { listener, arrivals, epoll, ready_lists: AtomicU32::new(1) })
+        Ok(ListenAddress { listener, arrivals, epoll, ready_lists: AtomicU32::new(1) })
     }
 
     fn arrivals(&self) -> MutexGuard<'_, VecDeque<Arrival>> {
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ListenAddress {
     fn drop(&mut self) {
         self.arrivals().iter().for_each(Arrival::turn_away);
     }
@@ -206,7 +206,7 @@ impl Arrival {
 }
 
 impl Listeners {
-    fn places(&self) -> MutexGuard<'_, HashMap<NetAddress, Arc<Place>>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<NetAddress, Arc<ListenAddress>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -242,7 +242,7 @@ impl Listeners {
         uid: u32,
         address: &NetAddress,
         until: Deadline,
-    ) -> Result<Arc<Place>, ConnectError> {
+    ) -> Result<Arc<ListenAddress>, ConnectError> {
         const PAUSE: u64 = 1_000_000;
         let name = name_of(uid, address)?;
         loop {
@@ -251,7 +251,7 @@ impl Listeners {
                 place.ready_lists.fetch_add(1, Ordering::Relaxed);
                 return Ok(place.clone());
             }
-            match Place::new(&name) {
+            match ListenAddress::new(&name) {
                 Ok(place) => {
                     let place = Arc::new(place);
                     places.insert(address.clone(), place.clone());
@@ -276,7 +276,7 @@ impl Listeners {
         }
     }
 
-    fn leave(&self, address: &NetAddress, place: Arc<Place>) {
+    fn leave(&self, address: &NetAddress, place: Arc<ListenAddress>) {
         let mut places = self.places();
         let mut childless = childless::all();
         if place.ready_lists.fetch_sub(1, Ordering::Relaxed) == 1 {

@@ -76,7 +76,7 @@ impl Attachment {
             |vi| link.hold(vi, side),
             |vi| link.release(vi, side),
         )?;
-        if !segment.is_first_life(vi) {
+        if !segment.is_first_generation(vi) {
             segment.trim(vi, KEEP);
         }
         for from in 0..2 {

@@ -26,23 +26,23 @@ pub(crate) struct Ahead {
     control: Option<NonNull<ControlSegment>>,
 }
 
-// SAFETY: the pointers point into registered memory, which any thread may use. `Place` allows their use only under the
+// SAFETY: the pointers point into registered memory, which any thread may use. `Destination` allows their use only under the
 // queue's lock.
 unsafe impl Send for Ahead {}
 
 /// Destination of a message: the only data segment of the oldest receive's descriptor.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Destination {
     control: NonNull<ControlSegment>,
     pub(crate) to: NonNull<u8>,
     pub(crate) room: u32,
 }
 
-impl Place {
+impl Destination {
     /// Returns the control segment of the descriptor.
     ///
     /// # Safety
-    /// The caller must have held the queue's lock since [`Ahead::take`] returned this `Place`.
+    /// The caller must have held the queue's lock since [`Ahead::take`] returned this `Destination`.
     #[inline(always)]
     pub(crate) unsafe fn control<'a>(self) -> &'a ControlSegment {
         // SAFETY: the region was live when `take` compared the counts, and deregistering waits for the lock. All fields
@@ -82,19 +82,19 @@ impl Ahead {
 
     /// Returns the destination of the queue's oldest receive, if known. Valid while the queue's lock is held.
     #[inline(always)]
-    pub(crate) fn take(&mut self, queue: &Queue, nic: &Card) -> Option<Place> {
+    pub(crate) fn take(&mut self, queue: &Queue, nic: &Card) -> Option<Destination> {
         let control = self.control.take()?;
         let current = self.position == queue.work.position() && self.changes == nic.table.changes();
-        current.then_some(Place { control, to: self.to, room: self.room })
+        current.then_some(Destination { control, to: self.to, room: self.room })
     }
 }
 
-fn resolve(queue: &mut Queue, nic: &Card) -> Option<Place> {
+fn resolve(queue: &mut Queue, nic: &Card) -> Option<Destination> {
     let Queue { work, descriptors, data, ptag, .. } = queue;
     let descriptor = access::descriptor(descriptors, nic, *ptag, work.front()?)?;
     if access::form(&descriptor, descriptor.control(), FOREIGN) != Ok(1) {
         return None;
     }
     let (to, room) = access::segment(&descriptor, 0, u32::MAX, data, nic, *ptag).ok()?;
-    Some(Place { control: NonNull::from(descriptor.control_segment()), to, room })
+    Some(Destination { control: NonNull::from(descriptor.control_segment()), to, room })
 }

@@ -24,9 +24,9 @@ const _: () = {
 
 /// The bequests of a connection's two directions.
 #[derive(Debug)]
-pub(super) struct Kept(pub(super) Arc<Attachment>);
+pub(super) struct Bequests(pub(super) Arc<Attachment>);
 
-impl Kept {
+impl Bequests {
     fn word(&self, from: SideIndex, word: usize) -> &AtomicU64 {
         let at = AT + (word % WORDS * size_of::<AtomicU64>()) as u64;
         // SAFETY: the offset is within the overflow buffer (asserted above). The attachment keeps the segment mapped.
@@ -39,13 +39,13 @@ impl Kept {
     }
 }
 
-impl Bequest for Kept {
+impl Bequest for Bequests {
     fn len(&self) -> usize {
         LEN
     }
 
     fn write(&self, at: usize, bytes: &[u8]) -> bool {
-        let fits = Kept::fits(at, bytes.len());
+        let fits = Bequests::fits(at, bytes.len());
         if fits && !bytes.is_empty() {
             let to = self.0.area(self.0.side, BYTES_AT + at as u64);
             // SAFETY: `fits` checks that the target is within the overflow buffer, which the attachment keeps mapped.
@@ -62,7 +62,7 @@ impl Bequest for Kept {
     }
 
     fn read(&self, at: usize, out: &mut [u8]) -> bool {
-        let fits = Kept::fits(at, out.len());
+        let fits = Bequests::fits(at, out.len());
         if fits && !out.is_empty() {
             let from = self.0.area(self.0.side ^ 1, BYTES_AT + at as u64);
             // SAFETY: `fits` checks that the source is within the overflow buffer, which the attachment keeps mapped.

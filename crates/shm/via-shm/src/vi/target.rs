@@ -130,14 +130,14 @@ impl Core {
         let mut waited = 0;
         loop {
             match serving.step(&self.nic, &attachment, &rights) {
-                Step::Idle => return,
-                Step::Moved => waited = 0,
-                Step::Waiting if waited < PATIENCE && !attachment.link.is_dead() => {
+                ServeOutcome::Idle => return,
+                ServeOutcome::Moved => waited = 0,
+                ServeOutcome::Waiting if waited < PATIENCE && !attachment.link.is_dead() => {
                     waited += 1;
                     core::hint::spin_loop();
                 }
-                Step::Waiting => return,
-                Step::Refused(number, reading) => {
+                ServeOutcome::Waiting => return,
+                ServeOutcome::Refused(number, reading) => {
                     let what = &attachment.back().writer.0[words::W_WHAT];
                     let has_message = what.load(Ordering::Relaxed) >> 33 & 1 != 0;
                     let broken = self.refuse(&attachment, reading, has_message);
@@ -187,7 +187,7 @@ pub(crate) fn is_staged(direction: &Direction) -> bool {
     staged != finished
 }
 
-enum Step {
+enum ServeOutcome {
     /// No RDMA is staged.
     Idle,
     Moved,
@@ -198,31 +198,31 @@ enum Step {
 }
 
 impl Serving {
-    fn step(&mut self, nic: &Card, attachment: &Attachment, rights: &Rights) -> Step {
+    fn step(&mut self, nic: &Card, attachment: &Attachment, rights: &Rights) -> ServeOutcome {
         let direction = attachment.back();
         let number = direction.writer.load(words::W_RDMA) as u32;
         if self.active.as_ref().is_none_or(|active| active.number != number) {
             self.active = None;
             if number == self.finished {
-                return Step::Idle;
+                return ServeOutcome::Idle;
             }
             match look_up(nic, attachment, direction, number, rights) {
                 Ok(active) => self.active = Some(Box::new(active)),
-                Err(reading) => return Step::Refused(number, reading),
+                Err(reading) => return ServeOutcome::Refused(number, reading),
             }
         }
-        let Some(active) = &mut self.active else { return Step::Idle };
+        let Some(active) = &mut self.active else { return ServeOutcome::Idle };
         if !active.region.is_live() {
-            return Step::Refused(number, active.reading);
+            return ServeOutcome::Refused(number, active.reading);
         }
         let theirs = direction.writer.load(words::W_POSITION);
         let theirs = theirs.wrapping_sub(active.base);
         if theirs > active.len {
-            return Step::Refused(number, active.reading);
+            return ServeOutcome::Refused(number, active.reading);
         }
         if active.moved == active.len {
             self.finish(attachment, number, Status::empty());
-            return Step::Moved;
+            return ServeOutcome::Moved;
         }
         let ready = if active.reading {
             let ahead = active.moved.saturating_sub(theirs);
@@ -231,14 +231,14 @@ impl Serving {
             theirs.saturating_sub(active.moved)
         };
         if ready == 0 {
-            return Step::Waiting;
+            return ServeOutcome::Waiting;
         }
         let place = active.base.wrapping_add(active.moved);
         let len = ready.min(STEP - place % STEP);
         let area = attachment.area(attachment.side ^ 1, place % WINDOW);
         let at = active.address.wrapping_add(active.moved);
         let Some(memory) = active.region.memory().range(at, len as u32) else {
-            return Step::Refused(number, active.reading);
+            return ServeOutcome::Refused(number, active.reading);
         };
         copy(active.reading, memory, area, len as usize);
         active.moved += len;
@@ -252,7 +252,7 @@ impl Serving {
         } else {
             attachment.notify_writer();
         }
-        Step::Moved
+        ServeOutcome::Moved
     }
 
     fn finish(&mut self, attachment: &Attachment, number: u32, status: Status) {

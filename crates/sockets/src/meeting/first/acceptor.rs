@@ -6,7 +6,7 @@ use crate::meeting::attach::{Attached, attach_as_acceptor, find_request, find_re
 use crate::meeting::offer::{Refusal, show, take_offer};
 use crate::meeting::proof::{Proof, receive, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};
-use crate::message::{Link, Message, Process, Step};
+use crate::message::{Link, Message, MessageKind, Process};
 use crate::{pair, table};
 use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
@@ -17,7 +17,7 @@ pub(in crate::meeting) fn send_stay(link: Link) {
     if let Ok(socket) = Datagram::bind(None)
         && let Some(name) = rendezvous(&link)
     {
-        let stay = Message::new(Step::Stay, pair::me(), link);
+        let stay = Message::new(MessageKind::Stay, pair::me(), link);
         let _ = socket.send_to(&name, &stay.encode(), &[]);
     }
 }
@@ -63,7 +63,7 @@ impl Meetings {
             if self.inbox.is_none() {
                 self.inbox = Datagram::bind(None).ok();
             }
-            let hello = Message::new(Step::Hello, pair::me(), meeting.link);
+            let hello = Message::new(MessageKind::Hello, pair::me(), meeting.link);
             if let (Some(inbox), Some(name)) = (&self.inbox, rendezvous(&meeting.link))
                 && inbox.send_to(&name, &hello.encode(), &[]).is_ok()
             {
@@ -108,13 +108,17 @@ impl Meetings {
             self.list[i].note_message();
             let link = &self.list[i].link;
             let trials = &mut self.trials;
-            let answered = match message.step {
-                Step::Ask => show(inbox, link, trials, &message, &received).map(|is_on_trial| {
-                    if is_on_trial {
-                        on_trial.push((i, message.from));
-                    }
-                }),
-                Step::Offer => take_offer(inbox, link, Proof::Kernel, trials, &message, received),
+            let answered = match message.kind {
+                MessageKind::Ask => {
+                    show(inbox, link, trials, &message, &received).map(|is_on_trial| {
+                        if is_on_trial {
+                            on_trial.push((i, message.from));
+                        }
+                    })
+                }
+                MessageKind::Offer => {
+                    take_offer(inbox, link, Proof::Kernel, trials, &message, received)
+                }
                 _ => {
                     junk(Junk::Stale);
                     Ok(())

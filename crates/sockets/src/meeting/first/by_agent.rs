@@ -8,7 +8,7 @@ use crate::meeting::junk;
 use crate::meeting::offer::take_offer;
 use crate::meeting::proof::{Proof, receive, refused_user, speaker, trusts_some};
 use crate::meeting::why;
-use crate::message::{Message, Process, Step};
+use crate::message::{Message, MessageKind, Process};
 use crate::pair;
 use core::sync::atomic::Ordering;
 use sovia_control::{Junk, Reason};
@@ -95,9 +95,9 @@ impl Meetings {
                 .approach
                 .note_message(meeting.at.conn.transfers.load(Ordering::Relaxed));
             *peer = Some((message.from, speaker.uid));
-            match message.step {
-                Step::Hello => {}
-                Step::Offer => {
+            match message.kind {
+                MessageKind::Hello => {}
+                MessageKind::Offer => {
                     let trials = &mut self.trials;
                     let taken = take_offer(socket, link, Proof::Agent, trials, &message, received);
                     if let Err(refusal) = taken {
@@ -114,7 +114,7 @@ impl Meetings {
 impl Meeting {
     /// Continues the rendezvous with the process at the other end of `socket`.
     fn meet_at(&mut self, socket: Datagram) {
-        let hello = Message::new(Step::Hello, pair::me(), self.link).encode();
+        let hello = Message::new(MessageKind::Hello, pair::me(), self.link).encode();
         if socket.send(&hello, &[]).is_err() {
             // The process at the other end of `socket` has ended. A later step queries the agent again.
             return;
@@ -143,7 +143,7 @@ impl Meeting {
         };
         let now = clock::now_ns();
         let Some(socket) = socket.filter(|_| now - self.since >= RETRY_NS) else { return };
-        let hello = Message::new(Step::Hello, pair::me(), self.link).encode();
+        let hello = Message::new(MessageKind::Hello, pair::me(), self.link).encode();
         self.since = now;
         match socket.send(&hello, &[]) {
             Ok(()) | Err(Errno::EAGAIN) => {}

@@ -8,7 +8,7 @@ use crate::meeting::offer::{
 };
 use crate::meeting::proof::{may_be_on, receive, refused_user, rendezvous, speaker};
 use crate::meeting::{DATAGRAMS, PATIENCE, give_up, why};
-use crate::message::{Link, Message, Step};
+use crate::message::{Link, Message, MessageKind};
 use crate::pair::{self, Progress};
 use crate::table;
 use core::sync::atomic::Ordering;
@@ -109,7 +109,7 @@ impl Meetings {
                 self.give_up(i, why::other_user(uid));
                 return;
             }
-            if message.step == Step::Accept
+            if message.kind == MessageKind::Accept
                 && let Some(pair) = offered.and_then(pair::get)
             {
                 // The acceptor answers an offer whose request this process has withdrawn. The acceptor now has the
@@ -120,7 +120,7 @@ impl Meetings {
                 continue;
             }
             let (link, proof) = (&meeting.link, meeting.proof());
-            if message.step == Step::Stay {
+            if message.kind == MessageKind::Stay {
                 if speaker(link, Role::Connector, proof, &message, &received).is_none() {
                     continue;
                 }
@@ -162,7 +162,7 @@ impl Meetings {
             if let (Stage::Bound { name, .. }, Some(pair), Some(shown)) =
                 (old, pair::get(pair), shown)
             {
-                let offer = Message::new(Step::Offer, pair::me(), meeting.link);
+                let offer = Message::new(MessageKind::Offer, pair::me(), meeting.link);
                 send_offer(&pair, name, &Message { shown, ..offer }, &received);
             }
             self.leave_unanswered();

@@ -66,7 +66,9 @@ fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Opt
     if !stream::packets_go_at_once(&guard, total) {
         return None;
     }
-    let stream::Place::Here(memory) = stream::lend(&mut guard, total as u32) else { return None };
+    let stream::LendResult::Here(memory) = stream::lend(&mut guard, total as u32) else {
+        return None;
+    };
     // SAFETY: the pool slot that `lend` returned has `total` bytes. No other thread uses the slot while this thread
     // holds the connection's lock.
     let place = unsafe { UserSliceMut::new(memory.as_ptr(), total) };

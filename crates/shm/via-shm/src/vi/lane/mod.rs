@@ -39,7 +39,7 @@ const _: () = assert!(FRAGMENT <= LENGTH as usize);
 /// One direction of a VI, and a reference that keeps the direction's memory mapped. The sender and the receiver
 /// each have one.
 #[derive(Debug)]
-struct Kept {
+struct MappedHalf {
     /// Keeps the segment mapped, and this process's end of the VI in use.
     attachment: Arc<Attachment>,
     half: Half,
@@ -47,17 +47,17 @@ struct Kept {
 
 // SAFETY: the half points into a segment that `attachment` keeps mapped. Threads of two processes share the segment.
 // Control blocks and rings are atomics, and the protocol gives each range of the pool to one end at a time.
-unsafe impl Send for Kept {}
+unsafe impl Send for MappedHalf {}
 
-impl Kept {
-    fn new(attachment: &Arc<Attachment>, from: SideIndex) -> Kept {
+impl MappedHalf {
+    fn new(attachment: &Arc<Attachment>, from: SideIndex) -> MappedHalf {
         // SAFETY: `attachment` keeps the segment mapped, and is stored beside the half.
         let half = unsafe { Half::new(&attachment.link.segment, attachment.vi, from) };
-        Kept { attachment: attachment.clone(), half }
+        MappedHalf { attachment: attachment.clone(), half }
     }
 }
 
-impl Deref for Kept {
+impl Deref for MappedHalf {
     type Target = Half;
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! The receiving direction of a native VI.
 
-use super::{BATCH, FRAGMENT, IMMEDIATE, Kept, LENGTH, MORE, WRITTEN};
+use super::{BATCH, FRAGMENT, IMMEDIATE, LENGTH, MORE, MappedHalf, WRITTEN};
 use crate::Corrupt;
 use crate::layout::{Direction, first_entry};
 use crate::link::{Attachment, closed};
@@ -30,7 +30,7 @@ pub(crate) struct Piece {
 /// The receiving direction of a native VI.
 #[derive(Debug)]
 pub(crate) struct RxLane {
-    half: Kept,
+    half: MappedHalf,
     /// Number of the next entry to take. `given` is the number of the first entry that the peer may not send yet,
     /// as published.
     next: u32,
@@ -47,7 +47,7 @@ impl RxLane {
         let from = attachment.side ^ 1;
         let next = first_entry(from);
         RxLane {
-            half: Kept::new(attachment, from),
+            half: MappedHalf::new(attachment, from),
             next,
             given: next + SLOTS,
             messages: 0,
@@ -201,7 +201,7 @@ impl RxLane {
 
 #[cfg(test)]
 impl RxLane {
-    pub(super) fn half(&self) -> &Kept {
+    pub(super) fn half(&self) -> &MappedHalf {
         &self.half
     }
 }

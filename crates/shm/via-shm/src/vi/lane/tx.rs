@@ -1,6 +1,6 @@
 //! The sending direction of a native VI.
 
-use super::{FRAGMENT, IMMEDIATE, Kept, MORE, WRITTEN};
+use super::{FRAGMENT, IMMEDIATE, MORE, MappedHalf, WRITTEN};
 use crate::half::Entries;
 use crate::layout::{Direction, first_entry};
 use crate::link::{Attachment, closed};
@@ -28,7 +28,7 @@ pub(crate) enum Permit {
 /// The sending direction of a native VI.
 #[derive(Debug)]
 pub(crate) struct TxLane {
-    half: Kept,
+    half: MappedHalf,
     /// The direction in which the peer sends. The peer stores there that it has closed the connection.
     peer: NonNull<Direction>,
     entries: Entries,
@@ -48,7 +48,7 @@ unsafe impl Send for TxLane {}
 impl TxLane {
     pub(crate) fn new(attachment: &Arc<Attachment>, ahead_max: u32) -> TxLane {
         TxLane {
-            half: Kept::new(attachment, attachment.side),
+            half: MappedHalf::new(attachment, attachment.side),
             peer: NonNull::from(attachment.back()),
             entries: Entries::from(first_entry(attachment.side)),
             message: 0,

@@ -82,11 +82,11 @@ impl Occupants {
     }
 
     fn get(&self, vi: u32) -> u64 {
-        self.place(vi).map_or(0, |place| place.load(Ordering::Acquire))
+        self.entry(vi).map_or(0, |entry| entry.load(Ordering::Acquire))
     }
 
     /// Returns the memory of a VI's entry; `None` if the VI has had no entry or does not exist.
-    fn place(&self, vi: u32) -> Option<&AtomicU64> {
+    fn entry(&self, vi: u32) -> Option<&AtomicU64> {
         Some(&self.blocks.get((vi / BLOCK) as usize)?.get()?[(vi % BLOCK) as usize])
     }
 
@@ -99,17 +99,17 @@ impl Occupants {
             self.top.fetch_max(vi + 1, Ordering::Release);
             Some(block.get_or_init(|| Box::new([const { AtomicU64::new(0) }; _])))
         };
-        let place = block.map(|block| &block[(vi % BLOCK) as usize]);
+        let entry = block.map(|block| &block[(vi % BLOCK) as usize]);
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-        place.map_or(before == now, |place| {
-            place.compare_exchange(before, now, success, failure).is_ok()
+        entry.map_or(before == now, |entry| {
+            entry.compare_exchange(before, now, success, failure).is_ok()
         })
     }
 
     /// Removes the entry of a VI.
     fn clear(&self, vi: u32) {
-        if let Some(place) = self.place(vi) {
-            place.store(0, Ordering::Release);
+        if let Some(entry) = self.entry(vi) {
+            entry.store(0, Ordering::Release);
         }
     }
 }
@@ -192,8 +192,8 @@ impl Pair {
     /// Marks a VI whose connection is about to leave the VI, so that [`Pair::reclaim`] leaves the entry to the
     /// calling thread. Called under the connection's lock, while the connection is still on the VI.
     pub(crate) fn leaving(&self, vi: u32) {
-        if let Some(place) = self.conns.place(vi) {
-            place.fetch_or(LEAVING, Ordering::AcqRel);
+        if let Some(entry) = self.conns.entry(vi) {
+            entry.fetch_or(LEAVING, Ordering::AcqRel);
         }
     }
 

@@ -12,24 +12,24 @@ use sovia_control::Reason;
 
 per_engine! {
     /// Set while this process has fallbacks that no thread waits for.
-    pub(super) static COMING: AtomicBool = AtomicBool::new(false);
+    pub(super) static PENDING: AtomicBool = AtomicBool::new(false);
 }
 
 /// Nanoseconds between two steps that the progress thread takes of a fallback. A peer that answers wakes the
 /// progress thread earlier.
-const COMING_NS: u64 = 10_000_000;
+const PENDING_STEP_NS: u64 = 10_000_000;
 
 /// Begins a fallback without waiting for its end: the progress thread continues the fallback.
 pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
     if begin(fd, at, cause) {
-        COMING.store(true, Ordering::Relaxed);
+        PENDING.store(true, Ordering::Relaxed);
         go_on(at);
     }
 }
 
 /// Takes a step of a fallback whose connection the caller holds for another program. Returns true if the connection
 /// is not back on TCP yet.
-pub(crate) fn is_still_coming(at: Ref) -> bool {
+pub(crate) fn is_still_pending(at: Ref) -> bool {
     go_on(at);
     at.conn.is_going_back()
 }
@@ -38,7 +38,7 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
 /// another program or process, and no relative holds the connection. The peer has not done its part of the fallback yet.
 /// Called under the connection's lock, so that of several relatives that close the connection one finds no other holder.
 #[cold]
-pub(crate) fn needs_holder(conn: &Conn) -> bool {
+pub(crate) fn needs_keeper(conn: &Conn) -> bool {
     let reason = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of);
     let is_anothers = matches!(reason, Some(Reason::RetreatExec | Reason::RetreatPassed));
     is_anothers && conn.is_going_back() && !family::is_shared(conn)
@@ -47,7 +47,7 @@ pub(crate) fn needs_holder(conn: &Conn) -> bool {
 /// Starts a process of the library that holds a connection until its fallback is over, if the fallback is not over after
 /// another step. `fd` must be in the table.
 #[cold]
-pub(crate) fn find_holder(fd: i32, at: Ref) {
+pub(crate) fn start_keeper(fd: i32, at: Ref) {
     go_on(at);
     if at.conn.is_going_back() {
         let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&[(fd, at)]));
@@ -57,25 +57,25 @@ pub(crate) fn find_holder(fd: i32, at: Ref) {
 /// Returns the time in nanoseconds until the next step of fallbacks that no thread waits for. Returns `None` if
 /// there are no such fallbacks.
 pub(crate) fn pause() -> Option<u64> {
-    COMING.load(Ordering::Relaxed).then_some(COMING_NS)
+    PENDING.load(Ordering::Relaxed).then_some(PENDING_STEP_NS)
 }
 
 /// Takes a step of each fallback that no thread waits for. Returns true if there were any. Called by the progress
 /// thread.
-pub(crate) fn go_on_coming() -> bool {
-    if !COMING.swap(false, Ordering::Relaxed) {
+pub(crate) fn continue_pending() -> bool {
+    if !PENDING.swap(false, Ordering::Relaxed) {
         return false;
     }
-    let mut coming = Vec::new();
+    let mut pending = Vec::new();
     table::for_each_conn(|_, at| {
         if at.conn.is_going_back() {
-            coming.push(at);
+            pending.push(at);
         }
     });
-    for at in coming {
+    for at in pending {
         go_on(at);
         if at.conn.is_going_back() {
-            COMING.store(true, Ordering::Relaxed);
+            PENDING.store(true, Ordering::Relaxed);
         }
     }
     true
