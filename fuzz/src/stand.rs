@@ -36,7 +36,7 @@ const NONCE: u64 = 0x686f_7374_696c_6500;
 /// Bytes that the largest message may have here.
 const LONGEST: usize = 512;
 
-/// Both sides of a meeting.
+/// Both sides of a rendezvous.
 #[derive(Debug)]
 pub struct Stand {
     /// The honest side.
@@ -90,7 +90,7 @@ impl Stand {
         }
     }
 
-    /// A transfer over TCP at the honest side, which takes a step of the meeting by it.
+    /// A transfer over TCP at the honest side, which takes a step of the rendezvous.
     pub fn transfer(&mut self) {
         match self.role {
             Role::Connector => {

@@ -1,4 +1,4 @@
-//! Messages of a first meeting: parsing them, and what they make the honest side do.
+//! Messages of a first rendezvous: parsing them, and what they make the honest side do.
 
 #![no_main]
 

@@ -235,7 +235,7 @@ class Plan(unittest.TestCase):
             self.assertFalse(all(plan.is_due(case, str(n), change) for n in range(200)))
 
     def test_tests_are_usual_where_the_change_reaches_their_package(self):
-        case = self.case("sovia-proto/all", "meeting::a_case")
+        case = self.case("sovia-proto/all", "rendezvous::a_case")
         for change in (self.change("sovia-proto"), plan.Change(frozenset({"sovia-layers"}), frozenset({"sovia-layers", "sovia-proto"}))):
             self.assertTrue(plan.is_usual(case, change))
         self.assertFalse(plan.is_usual(case, self.change("via-eth")))

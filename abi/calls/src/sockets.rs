@@ -8,8 +8,8 @@ use libc::{c_int, c_void, sa_family_t, sockaddr, sockaddr_storage, socklen_t, ti
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
 use sovia_sockets::fallback::{self, Cause};
-use sovia_sockets::meeting::Server;
 use sovia_sockets::process::is_confined;
+use sovia_sockets::rendezvous::Server;
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::wait::before_kernel_wait;
 use sovia_sockets::{ops, options};

@@ -5,7 +5,7 @@ use crate::numbers::{Numbers, Reader};
 use crate::program::{NIC, PROGRAM, Program, READY_LIST};
 use crate::wire::Id;
 use core::net::SocketAddr;
-use sovia_proto::meeting::Link;
+use sovia_proto::rendezvous::Link;
 use sovia_proto::word;
 use sovia_reflect::{Reflection, Told};
 use sovia_sys::diag;

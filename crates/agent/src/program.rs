@@ -1,7 +1,7 @@
 //! A program of this host: the segment that the program and the NIC share, and the program's descriptors.
 
 use crate::closer::{self, take_leave};
-use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME, Process};
+use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME, Process};
 use sovia_sys::arrivals::Arrivals;
 use sovia_sys::datagram::Name;
 use sovia_sys::seqpacket::{Listener, Packets};

@@ -3,14 +3,15 @@
 //!
 //! | kind | fields, little-endian | meaning |
 //! |---|---|---|
-//! | 1 `Offer` | id u64, link and role (96 bytes), numbers received u32 and sent u32 | a program of the sender requests this connection |
+//! | 1 `Offer` | id u64, link and role (96 bytes), numbers received u32 and sent u32 | a program of the sender
+//! requests this connection |
 //! | 2 `Withdraw` | id u64 | the program no longer requests it |
 //! | 3 `About` | id u64, bytes | an event of the receiver's VI `id` |
 //! | 4 `Broken` | id u64 | the receiver's VI `id` is broken |
 //! | 5 `Here` | 0 u64 | nothing: its frames show if the receiver is alive |
 
 use crate::numbers::Numbers;
-use sovia_proto::meeting::{LINK, Link};
+use sovia_proto::rendezvous::{LINK, Link};
 use sovia_reflect::Malformed;
 
 /// Number that a NIC has given to one of its VIs.

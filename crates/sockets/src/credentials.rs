@@ -1,6 +1,6 @@
 //! Prepares for a change of the process's user, groups, capabilities or namespaces.
 //!
-//! Processes share memory because each could trace the other ([`crate::meeting`]). After the change this may no
+//! Processes share memory because each could trace the other ([`crate::rendezvous`]). After the change this may no
 //! longer hold. A worker that has given up its privileges must not be able to write memory of the process that
 //! forked it, or of a peer. So before the change, while its code is still trusted, the process stops sharing:
 //!
@@ -21,8 +21,8 @@ use crate::family::Retired;
 use crate::ops::keep;
 use crate::table::{self, Ref};
 use crate::{
-    closer, family, filters, handler, kernel_sockets, meeting, other_families, pair, peers,
-    pollset, process, process_slots, sets, thread,
+    closer, family, filters, handler, kernel_sockets, other_families, pair, peers, pollset,
+    process, process_slots, rendezvous, sets, thread,
 };
 use core::cell::Cell;
 use sovia_control::Reason;
@@ -123,7 +123,7 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
 /// together with the program's threads.
 fn leave(cause: Cause) -> bool {
     closer::pause();
-    meeting::leave_all();
+    rendezvous::leave_all();
     fallback_all(cause);
     if process::is_confined() {
         // Call this while the table still has the entries.

@@ -8,8 +8,8 @@
 use crate::conn::unnamed;
 use crate::process::{errno, set_errno};
 use crate::{
-    closer, credentials, exec, family, filters, handler, kept, kernel_sockets, linger, meeting,
-    memory, ops, other_families, pair, peers, pollset, process, process_slots, progress, reactor,
+    closer, credentials, exec, family, filters, handler, kept, kernel_sockets, linger, memory, ops,
+    other_families, pair, peers, pollset, process, process_slots, progress, reactor, rendezvous,
     sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -120,7 +120,7 @@ fn forking() -> bool {
         // no lock.
         section::enter();
         credentials::hold();
-        meeting::hold();
+        rendezvous::hold();
         reactor::hold();
         sets::hold();
         // Take this lock before the lock of the pairs. A thread that starts the progress thread holds this lock
@@ -186,7 +186,7 @@ fn fork_done(whole: bool) {
     kernel_sockets::release();
     sets::release();
     reactor::release();
-    meeting::release();
+    rendezvous::release();
     credentials::release();
     section::leave();
 }

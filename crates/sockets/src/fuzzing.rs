@@ -3,7 +3,7 @@
 use crate::message::{LINK_LEN, Link, Message, MessageKind, Process};
 use crate::pair::{DOORBELLS, Segment, SideIndex};
 use crate::table::Ref;
-use crate::{meeting, pair, peers, sets, stream};
+use crate::{pair, peers, rendezvous, sets, stream};
 use core::net::SocketAddr;
 use sovia_sys::trace::Secret;
 use sovia_sys::{Fd, call, clock};
@@ -31,7 +31,7 @@ impl Connection {
 }
 
 /// Steps of a first rendezvous, in the order of their numbers.
-const STEPS: [MessageKind; 5] = [
+const KINDS: [MessageKind; 5] = [
     MessageKind::Hello,
     MessageKind::Offer,
     MessageKind::Accept,
@@ -53,10 +53,10 @@ pub struct Words {
 }
 
 /// Returns a well-formed message of a first rendezvous. Steps count from 1.
-pub fn message(step: usize, connection: Connection, words: Words) -> Vec<u8> {
+pub fn message(kind: usize, connection: Connection, words: Words) -> Vec<u8> {
     let from = Process { pid: words.pid, nonce: words.nonce };
-    let step = STEPS[(step - 1) % STEPS.len()];
-    let message = Message::new(step, from, connection.link());
+    let kind = KINDS[(kind - 1) % KINDS.len()];
+    let message = Message::new(kind, from, connection.link());
     Message { place: words.place, shown: words.shown, ..message }.encode().to_vec()
 }
 
@@ -64,10 +64,10 @@ pub fn message(step: usize, connection: Connection, words: Words) -> Vec<u8> {
 /// step and words. `None` if `bytes` are not a valid message.
 pub fn read_message(bytes: &[u8]) -> Option<(Vec<u8>, usize, Words)> {
     let message = Message::decode(bytes).ok()?;
-    let step = STEPS.iter().position(|&step| step == message.kind)? + 1;
+    let kind = KINDS.iter().position(|&kind| kind == message.kind)? + 1;
     let Process { pid, nonce } = message.from;
     let words = Words { pid, nonce, place: message.place, shown: message.shown };
-    Some((message.encode().to_vec(), step, words))
+    Some((message.encode().to_vec(), kind, words))
 }
 
 /// Decodes a request's discriminator, and encodes it again. `None` if the discriminator names no connection.
@@ -110,7 +110,7 @@ pub fn repair(at: Ref) {
 
 /// Forgets every rendezvous, every pair and every peer. Call it only while no connection has a VI.
 pub fn forget_peers() {
-    meeting::leave_all();
+    rendezvous::leave_all();
     pair::leave_all(sets::forget_pair);
     peers::leave_all();
 }

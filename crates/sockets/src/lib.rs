@@ -1,7 +1,7 @@
 //! Sockets over Virtual Interfaces.
 //!
 //! Every connection is, and stays, the kernel TCP connection that the program asked for: its kernel socket. This
-//! crate watches stream sockets from their first byte. A rendezvous ([`meeting`]) finds out if the other end of the
+//! crate watches stream sockets from their first byte. A rendezvous ([`rendezvous`]) finds out if the other end of the
 //! connection runs under Sovia on the same host. If so, this crate moves the bytes of each direction from TCP onto
 //! a VI ([`stream`]). The kernel keeps the program's descriptor numbers, names, listeners and errors.
 //!
@@ -15,7 +15,7 @@
 //! - [`ops`]: one module for each family of libc calls.
 //! - [`exec`]: programs that this process executes, and their connections; [`fallback`]: moves a connection from its
 //!   VI back to TCP.
-//! - [`meeting`]: how the two ends of a connection find each other and make a VI.
+//! - [`rendezvous`]: how the two ends of a connection find each other and make a VI.
 //! - `sets`: connections in epoll instances; `handler`: threads that handle messages; [`wait`]: waits for one
 //!   connection.
 //! - [`stream`]: sends and receives on TCP and on the VI.
@@ -56,7 +56,6 @@ mod kept;
 mod kernel_sockets;
 mod linger;
 pub mod loan;
-pub mod meeting;
 mod memory;
 mod message;
 pub mod native;
@@ -74,6 +73,7 @@ mod progress;
 pub mod protocol;
 pub mod reactor;
 mod relay;
+pub mod rendezvous;
 mod sets;
 pub mod stats;
 pub mod stream;

@@ -2,7 +2,7 @@
 //!
 //! Messages have a fixed size and a version. The receiver checks every field.
 
-pub(crate) use sovia_proto::meeting::{LINK as LINK_LEN, Link, Process};
+pub(crate) use sovia_proto::rendezvous::{LINK as LINK_LEN, Link, Process};
 use sovia_sys::trace::Secret;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";

@@ -18,7 +18,7 @@ use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
 use crate::table::Ref;
 use crate::{epoll, family, handler, keepalive, kept, kernel_sockets};
-use crate::{linger, meeting, pair, peers, sets, table, thread};
+use crate::{linger, pair, peers, rendezvous, sets, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use smallvec::SmallVec;
@@ -148,7 +148,7 @@ fn round_of_caller() {
 /// Removes the pairs of peers that have died.
 fn collect_pairs() {
     if pair::collect(sets::forget_pair) {
-        meeting::withdraw_from_dead();
+        rendezvous::withdraw_from_dead();
         pair::collect(sets::forget_pair);
     }
 }

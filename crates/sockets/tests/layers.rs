@@ -36,7 +36,7 @@ const LAYERS: &[&[&str]] = &[
     // Modules that wait for events.
     &["handler", "sets", "wait"],
     // Moves to a VI, and the fallback to TCP.
-    &["meeting"],
+    &["rendezvous"],
     &["fallback"],
     &["exec"],
     // The program's calls.
@@ -64,7 +64,7 @@ fn modules_import_only_lower_layers() {
 /// segments.
 #[test]
 fn via_shm_is_named_by_streams_and_pairs_alone() {
-    let places = ["stream", "pair", "conn/body.rs", "meeting/nic.rs", "meeting/offer.rs"];
+    let places = ["stream", "pair", "conn/body.rs", "rendezvous/nic.rs", "rendezvous/offer.rs"];
     sovia_layers::check_mentions(env!("CARGO_MANIFEST_DIR"), "via_shm", &places);
 }
 

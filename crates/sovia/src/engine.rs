@@ -7,8 +7,8 @@
 use libc::c_int;
 use sovia_sockets::Outcome;
 use sovia_sockets::conn::Role;
-use sovia_sockets::meeting::Server;
 use sovia_sockets::native::{self, Engine};
+use sovia_sockets::rendezvous::Server;
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{Errno, ops};
 use std::io;

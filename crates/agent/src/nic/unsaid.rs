@@ -65,7 +65,7 @@ impl Unsaid {
 mod tests {
     use super::*;
     use crate::numbers::Numbers;
-    use sovia_proto::meeting::Link;
+    use sovia_proto::rendezvous::Link;
 
     fn offer(id: Id) -> Message<'static> {
         let address = "10.0.0.1:1".parse().unwrap();

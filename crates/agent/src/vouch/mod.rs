@@ -15,7 +15,7 @@ mod witness;
 
 use seeks::{Client, Place, Seeks, Sought};
 use sovia_proto::agent::{AGENT_MESSAGE, AgentMessage, What};
-use sovia_proto::meeting::Link;
+use sovia_proto::rendezvous::Link;
 use sovia_sys::arrivals::Arrivals;
 use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::{Errno, Fd, call, credentials, datagram, poll};

@@ -1,7 +1,7 @@
 //! Queries of programs: which process holds the other end of this connection? Uses no clock and makes no system call.
 
 use core::net::SocketAddr;
-use sovia_proto::meeting::Link;
+use sovia_proto::rendezvous::Link;
 use std::collections::{BTreeMap, HashMap};
 
 /// Maximum number of queries of one user's programs, and of all programs. Further queries are ignored: their

@@ -13,7 +13,7 @@
 use super::seeks::{Place, Sought};
 use crate::numbers::{Numbers, Reader};
 use core::net::SocketAddr;
-use sovia_proto::meeting::{LINK, Link};
+use sovia_proto::rendezvous::{LINK, Link};
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, credentials, diag, netns, poll};
 

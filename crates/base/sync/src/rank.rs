@@ -11,7 +11,7 @@ pub const NONE: u8 = 0;
 /// Lock of one step of a rendezvous.
 pub const STEP: u8 = 1;
 /// Lock of the rendezvous under way.
-pub const MEETINGS: u8 = 2;
+pub const RENDEZVOUS_TABLE: u8 = 2;
 /// Lock of the reactor, which notifies other event loops.
 pub const REACTOR: u8 = 3;
 /// Lock of an epoll set. The set reads its connections under this lock.

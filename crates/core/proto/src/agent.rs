@@ -5,7 +5,7 @@
 //! the programs' sockets are the two ends of *one* connection. Then the agent gives each program one end of a pair
 //! of Unix sockets. The programs use this pair for their rendezvous.
 
-use crate::meeting::LINK;
+use crate::rendezvous::LINK;
 
 /// Path of the socket at which programs reach the agent of their host.
 pub const PATH: &str = "/run/sovia/agent";
@@ -14,7 +14,7 @@ pub const PATH: &str = "/run/sovia/agent";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// From a program: a query for the other end of this connection, encoded by
-    /// [`Link::of_role`](crate::meeting::Link::of_role).
+    /// [`Link::of_role`](crate::rendezvous::Link::of_role).
     Query([u8; LINK]),
     /// From a program: withdraws the query with the same id.
     Forget,

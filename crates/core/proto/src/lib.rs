@@ -9,7 +9,7 @@
 //! - [`close`]: FIN and FINACK.
 //! - [`failover`]: the move to TCP after the carrier of the VI has died.
 //! - [`filters`]: packets that packet filters may block.
-//! - [`meeting`]: the names of connections and processes in messages to other processes.
+//! - [`rendezvous`]: the names of connections and processes in messages to other processes.
 //! - [`agent`]: messages between a program and the agent of its host.
 //!
 //! The following modules form a whole stream over a VI, in every configuration of the papers:
@@ -35,10 +35,10 @@ pub mod configuration;
 pub mod failover;
 pub mod filters;
 pub mod flow;
-pub mod meeting;
 pub mod order;
 pub mod packet;
 pub mod path;
+pub mod rendezvous;
 pub mod session;
 pub mod state;
 pub mod wakeup;

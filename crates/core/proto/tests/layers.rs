@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["meeting", "order", "packet", "path", "word"],
+    &["order", "packet", "path", "rendezvous", "word"],
     &["agent", "filters"],
     &["close", "failover", "flow", "state"],
     &["configuration"],

@@ -1,8 +1,8 @@
 //! The integration tests of this package, in one program.
 
 mod layers;
-mod meeting;
 mod paths;
+mod rendezvous;
 mod search;
 mod session;
 mod state_table;

@@ -38,13 +38,13 @@ pub(crate) struct Approach {
     pub(crate) fresh: AtomicU32,
     /// Reason, plus one, why the connection must stay on TCP for now; 0 if there is no reason.
     kept_for: AtomicU32,
-    /// A [`Stage`], and the id of the process that has reached this stage.
+    /// A [`ApproachStage`], and the id of the process that has reached this stage.
     stage: AtomicU64,
 }
 
 /// Progress of a process in requesting a VI from a process that already shares a segment with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ApproachStage {
     /// No request has been made.
     Idle,
     /// This process has opened the connection by `connect`, and has requested VI number `vi` of `pair`. `at` holds
@@ -103,41 +103,41 @@ impl Approach {
         transfers < self.eager_until.load(Ordering::Relaxed)
     }
 
-    /// Returns the stage that this process has reached: [`Stage::Idle`] if another process stored the stage.
-    pub(crate) fn stage(&self) -> Stage {
+    /// Returns the stage that this process has reached: [`ApproachStage::Idle`] if another process stored the stage.
+    pub(crate) fn stage(&self) -> ApproachStage {
         let word = self.stage.load(Ordering::Acquire);
         if word == 0 || word as u32 != process::owner() as u32 {
-            return Stage::Idle;
+            return ApproachStage::Idle;
         }
         let (pair, vi, at) = (word >> 32 & 0xfff, word >> 44 & 0xfff, (word >> 56 & 0x7f) as u8);
         match word >> 63 {
-            0 => Stage::Requested { pair: pair as u32, vi: vi as u32, at },
-            _ => Stage::InVain { segments: at },
+            0 => ApproachStage::Requested { pair: pair as u32, vi: vi as u32, at },
+            _ => ApproachStage::InVain { segments: at },
         }
     }
 
     /// Returns true if this process has requested a VI and has not seen the answer.
     pub(crate) fn awaits_answer(&self) -> bool {
-        matches!(self.stage(), Stage::Requested { .. })
+        matches!(self.stage(), ApproachStage::Requested { .. })
     }
 
     /// Forgets the stage in a program that has taken over the connection, together with the id of the process that has
     /// reached this stage.
     pub(crate) fn forget_stage(&self) {
-        if self.stage() != Stage::Idle {
-            self.reach(Stage::Idle);
+        if self.stage() != ApproachStage::Idle {
+            self.reach(ApproachStage::Idle);
         }
     }
 
     /// Stores the stage that this process has reached.
-    pub(crate) fn reach(&self, stage: Stage) {
+    pub(crate) fn reach(&self, stage: ApproachStage) {
         let pid = u64::from(process::owner() as u32);
         let word = match stage {
-            Stage::Idle => 0,
-            Stage::Requested { pair, vi, at } => {
+            ApproachStage::Idle => 0,
+            ApproachStage::Requested { pair, vi, at } => {
                 pid | u64::from(pair) << 32 | u64::from(vi) << 44 | u64::from(at & 0x7f) << 56
             }
-            Stage::InVain { segments } => pid | u64::from(segments & 0x7f) << 56 | 1 << 63,
+            ApproachStage::InVain { segments } => pid | u64::from(segments & 0x7f) << 56 | 1 << 63,
         };
         self.stage.store(word, Ordering::Release);
     }
@@ -152,13 +152,13 @@ mod tests {
         process::own();
         // SAFETY: all fields are atomics, for which zero is a valid value.
         let approach: Approach = unsafe { core::mem::zeroed() };
-        assert_eq!(approach.stage(), Stage::Idle);
+        assert_eq!(approach.stage(), ApproachStage::Idle);
         for stage in [
-            Stage::Requested { pair: 1023, vi: 1023, at: 127 },
-            Stage::Requested { pair: 0, vi: 0, at: 0 },
-            Stage::InVain { segments: 0 },
-            Stage::InVain { segments: 127 },
-            Stage::Idle,
+            ApproachStage::Requested { pair: 1023, vi: 1023, at: 127 },
+            ApproachStage::Requested { pair: 0, vi: 0, at: 0 },
+            ApproachStage::InVain { segments: 0 },
+            ApproachStage::InVain { segments: 127 },
+            ApproachStage::Idle,
         ] {
             approach.reach(stage);
             assert_eq!(approach.stage(), stage);

@@ -35,7 +35,7 @@ pub(crate) mod unnamed;
 mod waiting;
 
 pub use activity::Activity;
-pub(crate) use approach::{Approach, Stage};
+pub(crate) use approach::{Approach, ApproachStage};
 pub use biased::Biased;
 pub use body::{Body, HELD, Held, Taking};
 pub(crate) use body::{HasEndpoint, INLINE_MAX, PACKET_MAX, WakeWord};

@@ -3,10 +3,10 @@
 //! Time limits here are watchdogs: a call that reaches one has missed its event.
 
 use crate::conn::{Phase, Role};
-use crate::meeting::Server;
 use crate::native::{self, Info};
 use crate::ops::{self, Flags};
 use crate::per_engine::Engine;
+use crate::rendezvous::Server;
 use crate::sets::{self, Set};
 use crate::{Outcome, epoll, table};
 use core::sync::atomic::Ordering;

@@ -3,7 +3,7 @@
 use super::leave::build_number;
 use crate::conn::Phase;
 use crate::table::{self, Ref};
-use crate::{fallback, family, kernel_sockets, meeting, pair, peers, process_slots};
+use crate::{fallback, family, kernel_sockets, pair, peers, process_slots, rendezvous};
 use core::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use sovia_control::inheritance::{Inheritance, Inherited, LEN, NUMBERS, Passed};
@@ -90,7 +90,7 @@ fn take(data: &Inheritance<'_>) -> Option<()> {
     sovia_signal::chain::guards();
     // Ask now, because the kernel takes long to answer once the process has several threads.
     sovia_sync::fences::find_out();
-    meeting::history::start();
+    rendezvous::history::start();
     kernel_sockets::took_over();
     Some(())
 }

@@ -6,7 +6,9 @@ use crate::conn::{Conn, Phase, flag};
 use crate::per_engine::per_engine;
 use crate::process_slots::{LocksToLeave, Reserved};
 use crate::table::{self, Ref};
-use crate::{Errno, family, meeting, other_families, pair, peers, process, process_slots, stream};
+use crate::{
+    Errno, family, other_families, pair, peers, process, process_slots, rendezvous, stream,
+};
 use core::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use sovia_control::inheritance::{
@@ -143,8 +145,8 @@ fn may_be_held(at: Ref, slot: usize) -> bool {
         && process_slots::add_if_room(&at.conn.references, slot);
     if is_named && at.conn.phase() == Phase::Candidate {
         match process::is_borrowed() {
-            true => drop(meeting::Steps::hold(at)),
-            false => meeting::withdraw(at),
+            true => drop(rendezvous::StepLock::hold(at)),
+            false => rendezvous::withdraw(at),
         }
     }
     is_named

@@ -43,7 +43,7 @@ use crate::pair;
 use crate::pair::lent::{self, How};
 use crate::stream::{self, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{family, keepalive, kernel_sockets, meeting, other_families, process, sets, stats};
+use crate::{family, keepalive, kernel_sockets, other_families, process, rendezvous, sets, stats};
 use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
@@ -71,7 +71,7 @@ fn take_back(fd: i32, at: Ref, cause: Cause) {
         conn.spread();
     }
     if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
-        meeting::withdraw(at);
+        rendezvous::withdraw(at);
         conn.count_stay(cause.reason());
         return;
     }

@@ -9,7 +9,7 @@ use crate::conn::{Guard, Phase, WakeWord, flag};
 use crate::stream::returned::{self, DRAIN_NS, Debt};
 use crate::stream::{self, ending, failover, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{kernel_sockets, meeting, process};
+use crate::{kernel_sockets, process, rendezvous};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Await, Rx};
 use sovia_sync::hazard::Waits;
@@ -189,7 +189,7 @@ fn is_arriving(guard: &mut Guard<'_>, fd: i32) -> bool {
 /// Returns true unless the kernel reports that no process holds the other end of the connection. The peer's FIN may
 /// be missing on this socket: the FIN does not arrive while TCP has no room for earlier bytes.
 fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
-    guard.conn.has(flag::DEAD | flag::REFLECTED) || meeting::peer_is_held(guard.conn, fd)
+    guard.conn.has(flag::DEAD | flag::REFLECTED) || rendezvous::peer_is_held(guard.conn, fd)
 }
 
 /// Returns the result of a visit that leaves the rest of the fallback to the peer. In a child of `vfork`, the parent's

@@ -1,15 +1,15 @@
 //! Opens, copies and closes descriptors: dup, close, shutdown, exec.
 
 use super::keep;
-use crate::conn::{Conn, Guard, Phase, Role, Stage, flag};
+use crate::conn::{ApproachStage, Conn, Guard, Phase, Role, flag};
 use crate::fallback::Cause;
-use crate::meeting::Server;
 use crate::pair::lent::How;
+use crate::rendezvous::Server;
 use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, fallback, family, keepalive, kernel_sockets, linger, meeting, other_families, pair,
-    process, process_slots, sets, stream,
+    Outcome, fallback, family, keepalive, kernel_sockets, linger, other_families, pair, process,
+    process_slots, rendezvous, sets, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -133,15 +133,15 @@ pub(crate) fn leave_to_relay(
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
-    let is_meeting = match conn.phase() {
+    let is_in_rendezvous = match conn.phase() {
         Phase::Candidate => true,
         // A forked relative may have decided that the connection stays on TCP.
-        Phase::Plain => conn.approach.stage() != Stage::Idle,
+        Phase::Plain => conn.approach.stage() != ApproachStage::Idle,
         Phase::Attached | Phase::Free => false,
     };
     // Keep other threads of this process from taking the next step of the rendezvous. When such a thread can
     // continue, this process no longer holds the connection.
-    let steps = is_meeting.then(|| meeting::Steps::hold(at)).flatten();
+    let steps = is_in_rendezvous.then(|| rendezvous::StepLock::hold(at)).flatten();
     let reason = steps.as_ref().map_or(Reason::ShortLived, |steps| steps.forget(at));
     // Hold the lock until the generation ends. Another thread either has attached the connection by now, or finds
     // that this process no longer holds it. If two processes let go at the same time, only the second process is
@@ -168,7 +168,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         Some(guard) => leave_vi(guard, fd, at, last),
         None => {
             if is_candidate {
-                meeting::ended(at, 0);
+                rendezvous::ended(at, 0);
             } else if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
                 // A forked relative may have moved the connection from its VI to TCP.
                 pair.reclaim(conn.vi.load(Ordering::Relaxed));
@@ -200,7 +200,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     if last && stream::unanswered::settle(&mut guard) {
         conn.count_stay(Reason::ShortLived);
     }
-    meeting::ended(at, guard.past.messages_sent);
+    rendezvous::ended(at, guard.past.messages_sent);
     // Send combined bytes now. A forked relative that still holds the connection may never send again.
     stream::combine::notify_receiver(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
@@ -280,7 +280,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
     if conn.phase() == Phase::Candidate {
         // Give the rendezvous up, because few bytes are still to come. A later rendezvous would have to report this
         // shutdown.
-        meeting::shut(at);
+        rendezvous::shut(at);
     }
     if conn.phase() != Phase::Attached {
         return kernel();
@@ -349,8 +349,8 @@ pub fn opened(fd: i32, role: Role, server: Server) {
         (Role::Acceptor, _) => false,
     };
     forget(fd);
-    meeting::history::start();
-    table::enter_conn(fd, role, meeting::history::place_of(server), is_fresh);
+    rendezvous::history::start();
+    table::enter_conn(fd, role, rendezvous::history::place_of(server), is_fresh);
 }
 
 /// Drops the table's entry of `fd`, a number that the kernel has just handed out. The entry is left from an earlier

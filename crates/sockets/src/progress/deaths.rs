@@ -5,7 +5,7 @@ use crate::pair::{self, Pair};
 use crate::peers::{self, PeerState};
 use crate::per_engine::per_engine;
 use crate::stream::ending;
-use crate::{family, kernel_sockets, meeting, table};
+use crate::{family, kernel_sockets, rendezvous, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::clock;
 
@@ -56,8 +56,8 @@ pub(super) fn look_around() {
     look_at_connections();
 }
 
-/// Checks the connections with peers that have died. If forked relatives of a dead peer hold a connection, the connection
-/// ends only with the last of them.
+/// Checks the connections with peers that have died. If forked relatives of a dead peer hold a connection, the
+/// connection ends only with the last of them.
 pub(super) fn look_at_connections() {
     peers::forget_dead(|process| {
         let mut found = false;
@@ -135,5 +135,5 @@ fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
 /// Returns true if any process holds the other end of the connection. Also returns true if this process has no
 /// descriptor by which to ask the kernel.
 fn peer_is_held(conn: &Conn) -> bool {
-    table::descriptor_of(conn).is_none_or(|fd| meeting::peer_is_held(conn, fd))
+    table::descriptor_of(conn).is_none_or(|fd| rendezvous::peer_is_held(conn, fd))
 }

@@ -4,7 +4,7 @@
 use crate::conn::Phase;
 use crate::fallback::{self, Cause};
 use crate::table::{self, Ref};
-use crate::{epoll, kept, meeting};
+use crate::{epoll, kept, rendezvous};
 use core::sync::atomic::Ordering;
 
 /// Checks all connections of this process, if a reason to keep connections on TCP has changed.
@@ -18,7 +18,7 @@ pub(super) fn after_change() {
         let conn = at.conn;
         match conn.phase() {
             Phase::Attached => {
-                if let Some(reason) = meeting::refusal(fd, at) {
+                if let Some(reason) = rendezvous::refusal(fd, at) {
                     fallback::soon(fd, at, Cause::Kept(reason));
                 }
             }

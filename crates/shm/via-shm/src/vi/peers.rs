@@ -49,7 +49,7 @@ impl Peering {
 /// Returns the address at which the ends with the addresses `a` and `b` connect. It consists of `host` and a
 /// discriminator of 128 bits, which is computed from `a` and `b`. A program is unlikely to use this discriminator
 /// for another purpose.
-fn meeting_place(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
+fn rendezvous_address(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
     // Two hashes of 64 bits, with different start values.
     let of = |start: u64| {
         let parts = [&a.host, &a.discriminator, &b.host, &b.discriminator];
@@ -192,7 +192,7 @@ impl Peers {
     /// Waits for the peer's request and accepts it.
     fn wait(&self, until: Option<u64>) -> Outcome {
         let nic = &self.core.nic;
-        let place = meeting_place(&nic.attributes.local_address, &self.remote, &self.local);
+        let place = rendezvous_address(&nic.attributes.local_address, &self.remote, &self.local);
         loop {
             let incoming = Incoming::wait_in_slices(&nic.hub, &place, until, || self.slice(until))?;
             let theirs = incoming.request.attributes;
@@ -212,7 +212,7 @@ impl Peers {
     /// Requests a connection to the peer again and again, until the peer waits and answers.
     fn knock(&self, until: Option<u64>) -> Outcome {
         let nic = &self.core.nic;
-        let place = meeting_place(&self.remote.host, &self.local, &self.remote);
+        let place = rendezvous_address(&self.remote.host, &self.local, &self.remote);
         let mut pause = PAUSE_FIRST;
         loop {
             self.slice(until)?;
@@ -241,10 +241,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_meeting_place_is_of_its_pair_and_direction_alone() {
+    fn a_rendezvous_address_is_of_its_pair_and_direction_alone() {
         let of = |a: &str, b: &str| {
             let address = |d: &str| NetAddress::new(&[1; 6], d.as_bytes());
-            meeting_place(&[1; 6], &address(a), &address(b))
+            rendezvous_address(&[1; 6], &address(a), &address(b))
         };
         assert_eq!(of("a", "b"), of("a", "b"));
         assert_ne!(of("a", "b"), of("b", "a"));

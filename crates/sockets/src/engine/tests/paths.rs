@@ -3,7 +3,7 @@
 use super::harness::{
     At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, met_as, pattern, until,
 };
-use crate::conn::{HasEndpoint, Phase, Role, Stage, flag};
+use crate::conn::{ApproachStage, HasEndpoint, Phase, Role, flag};
 use crate::stream::undelivered;
 use crate::{fallback, loan};
 use core::sync::atomic::Ordering;
@@ -18,8 +18,8 @@ const ROLES: [Role; 2] = [Role::Connector, Role::Acceptor];
 #[test]
 fn an_answered_request_is_forgotten() {
     let is_forgotten = |end: &End, at: At| {
-        let stage = end.at().map_or(Stage::Idle, |at| at.conn.approach.stage());
-        assert!(!matches!(stage, Stage::Requested { .. }), "{at:?}: {stage:?}");
+        let stage = end.at().map_or(ApproachStage::Idle, |at| at.conn.approach.stage());
+        assert!(!matches!(stage, ApproachStage::Requested { .. }), "{at:?}: {stage:?}");
     };
     for sender in ROLES {
         for at in [At::Granted, At::Entered, At::Back] {
@@ -32,7 +32,7 @@ fn an_answered_request_is_forgotten() {
         engines.part();
         engines.meet_after(after);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // The first meeting is another one.
+        // The first rendezvous belongs to another connection.
         for _ in 0..2 {
             let ends = fresh_by(&listener, &engines);
             assert!(meet(&ends));

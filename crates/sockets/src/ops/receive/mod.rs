@@ -13,7 +13,7 @@ use crate::fallback;
 use crate::stream::{self, Got, ending};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
-use crate::{Outcome, kernel_sockets, meeting};
+use crate::{Outcome, kernel_sockets, rendezvous};
 use parts::{peek, scatter};
 use sovia_proto::path::Rx;
 use sovia_signal::interrupt::Moment;
@@ -167,7 +167,7 @@ fn receive_generally(
 /// grants the VI to the peer, because the program reads.
 #[inline]
 fn received(fd: i32, at: Ref) {
-    if meeting::received(fd, at) {
+    if rendezvous::received(fd, at) {
         back(fd, at);
     } else if at.conn.phase() == Phase::Attached
         && let Some(mut guard) = at.attached()

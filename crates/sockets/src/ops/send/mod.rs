@@ -23,7 +23,7 @@ use crate::conn::{INLINE_MAX, Phase, flag};
 use crate::fallback;
 use crate::stream::{self, Put, ending};
 use crate::table::{self, Ref};
-use crate::{Outcome, kernel_sockets, meeting, wait};
+use crate::{Outcome, kernel_sockets, rendezvous, wait};
 use long::{LONG, send_long};
 use on_tcp::{send_on_tcp, send_tcp, wake_reader, watch_room_after};
 use parts::{SHORT, length, send_joined, send_short};
@@ -217,7 +217,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
 /// connection cannot keep, starts the fallback to TCP.
 #[inline]
 fn before_send(fd: i32, at: Ref) {
-    if meeting::before_send(fd, at) {
+    if rendezvous::before_send(fd, at) {
         back(fd, at);
     }
 }
@@ -226,7 +226,7 @@ fn before_send(fd: i32, at: Ref) {
 /// the peer's reader, which may have been given the VI first.
 #[inline]
 fn has_sent(fd: i32, at: Ref) {
-    if at.conn.phase() == Phase::Candidate && meeting::sent(fd, at) {
+    if at.conn.phase() == Phase::Candidate && rendezvous::sent(fd, at) {
         back(fd, at);
     } else if at.conn.phase() == Phase::Attached {
         wake_reader(at);

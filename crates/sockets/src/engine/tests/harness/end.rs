@@ -3,10 +3,10 @@
 use super::{CALL_NS, Engines, Epoll, Progress, pattern};
 use crate::conn::{Phase, Role};
 use crate::fallback::{self, Cause};
-use crate::meeting::Server;
 use crate::native::{self, Info};
 use crate::ops::{self, Flags};
 use crate::options::SO_BUF_LOCK;
+use crate::rendezvous::Server;
 use crate::table::Ref;
 use crate::{Errno, Outcome, backlog, peers, pollset, progress, sets, stream, table};
 use core::sync::atomic::Ordering;
@@ -233,7 +233,8 @@ impl End {
         bytes
     }
 
-    /// Receives what is there without waiting, by calls of `len` bytes each, until there is nothing, an end or an error.
+    /// Receives what is there without waiting, by calls of `len` bytes each, until there is nothing, an end or an
+    /// error.
     pub(crate) fn drain(&self, len: usize) -> (Vec<u8>, Result<(), Errno>) {
         let mut bytes = Vec::new();
         loop {

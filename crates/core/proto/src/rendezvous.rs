@@ -20,7 +20,7 @@ pub struct Process {
 /// Name of a connection: its two addresses, and the kernel's cookie of the sending process's socket.
 ///
 /// ```
-/// use sovia_proto::meeting::Link;
+/// use sovia_proto::rendezvous::Link;
 ///
 /// let connector = "127.0.0.1:40000".parse()?;
 /// let acceptor = "127.0.0.1:6379".parse()?;

@@ -1,15 +1,15 @@
 //! Steps that a connector takes in a first rendezvous.
 
-use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
+use super::{ANSWERED_BY, RETRY_NS, RendezvousStage, RendezvousTable, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
-use crate::meeting::attach::{Attached, attach};
-use crate::meeting::offer::{
-    Answer, NEEDED, Refusal, answer, name_of, receive_accept, send_offer, settle, take_accept,
-};
-use crate::meeting::proof::{may_be_on, receive, refused_user, rendezvous, speaker};
-use crate::meeting::{DATAGRAMS, PATIENCE, give_up, why};
 use crate::message::{Link, Message, MessageKind};
 use crate::pair::{self, Progress};
+use crate::rendezvous::attach::{Attached, attach};
+use crate::rendezvous::offer::{
+    Answer, NEEDED, Refusal, answer, name_of, receive_accept, send_offer, settle, take_accept,
+};
+use crate::rendezvous::proof::{may_be_on, receive, refused_user, rendezvous_name, speaker};
+use crate::rendezvous::{DATAGRAMS, PATIENCE, give_up, why};
 use crate::table;
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -18,15 +18,15 @@ use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
 use std::sync::Arc;
 
-impl Meetings {
+impl RendezvousTable {
     // Not inlined, like the other step functions: inlined functions would together need much of the program's
     // stack.
     #[inline(never)]
     pub(super) fn step_connector(&mut self, fd: i32, i: u32) -> Attached {
         let mut attached = Attached::No;
-        let meeting = &mut self.list[i];
-        match &meeting.stage {
-            Stage::Requested { pair: index, vi } => {
+        let rendezvous = &mut self.list[i];
+        match &rendezvous.stage {
+            RendezvousStage::Requested { pair: index, vi } => {
                 let (index, vi) = (*index, *vi);
                 let Some(pair) = pair::get(index) else { return attached };
                 match pair.progress(vi) {
@@ -35,16 +35,16 @@ impl Meetings {
                             receive_accept(index);
                         }
                         if pair.has_doorbells() {
-                            attached = attach(fd, meeting.at, index, vi);
+                            attached = attach(fd, rendezvous.at, index, vi);
                         }
                         if attached != Attached::No {
                             self.remove(i);
-                        } else if meeting.at.conn.phase() == Phase::Plain {
+                        } else if rendezvous.at.conn.phase() == Phase::Plain {
                             self.end(i);
                         }
                     }
                     Progress::Gone => {
-                        let at = meeting.at;
+                        let at = rendezvous.at;
                         pair.free(vi);
                         self.remove(i);
                         give_up(at, Reason::PeerPlain);
@@ -59,28 +59,28 @@ impl Meetings {
                         // Another process may have accepted this connection, or the offer may have been lost. So
                         // withdraw the request, and wait for another Hello at the name. First give the acceptor
                         // enough transfers and time to answer the offer.
-                        let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
+                        let transfers = rendezvous.at.conn.transfers.load(Ordering::Relaxed);
                         // An acceptor that sends much in few calls checks rarely. So each withdrawal doubles the
                         // limits for transfers and time.
-                        let times = 1 << meeting.withdrawn;
-                        if transfers.wrapping_sub(meeting.asked_at) >= times * ANSWERED_BY
-                            && clock::now_ns() - meeting.since >= u64::from(times) * RETRY_NS
+                        let times = 1 << rendezvous.withdrawn;
+                        if transfers.wrapping_sub(rendezvous.asked_at) >= times * ANSWERED_BY
+                            && clock::now_ns() - rendezvous.since >= u64::from(times) * RETRY_NS
                             && pair.withdraw(vi)
                         {
-                            meeting.withdrawn = (meeting.withdrawn + 1).min(WITHDRAWN_MOST);
-                            let name = name_of(index, &meeting.link);
-                            meeting.since = clock::now_ns();
-                            let again =
-                                name.map(|name| Stage::Bound { name, offered: Some(index) });
+                            rendezvous.withdrawn = (rendezvous.withdrawn + 1).min(WITHDRAWN_MOST);
+                            let name = name_of(index, &rendezvous.link);
+                            rendezvous.since = clock::now_ns();
+                            let again = name
+                                .map(|name| RendezvousStage::Bound { name, offered: Some(index) });
                             if again.is_none() {
-                                meeting.part();
+                                rendezvous.part();
                             }
-                            let other = || match meeting.is_far {
-                                true => Some(Stage::Far),
-                                false => bind(&meeting.link).ok(),
+                            let other = || match rendezvous.is_far {
+                                true => Some(RendezvousStage::Far),
+                                false => bind(&rendezvous.link).ok(),
                             };
                             match again.or_else(other) {
-                                Some(stage) => meeting.stage = stage,
+                                Some(stage) => rendezvous.stage = stage,
                                 None => {
                                     self.remove(i);
                                 }
@@ -90,8 +90,8 @@ impl Meetings {
                     }
                 }
             }
-            Stage::Bound { .. } => self.receive_at_name(i),
-            Stage::Far | Stage::Looking { .. } => {}
+            RendezvousStage::Bound { .. } => self.receive_at_name(i),
+            RendezvousStage::Far | RendezvousStage::Looking { .. } => {}
         }
         attached
     }
@@ -99,12 +99,12 @@ impl Meetings {
     /// Answers the messages that have come to a connector's rendezvous name.
     #[inline(never)]
     fn receive_at_name(&mut self, i: u32) {
-        let meeting = &mut self.list[i];
-        let Stage::Bound { name, offered } = &meeting.stage else { return };
+        let rendezvous = &mut self.list[i];
+        let RendezvousStage::Bound { name, offered } = &rendezvous.stage else { return };
         for _ in 0..DATAGRAMS {
             let Some((message, received)) = receive(name) else { break };
-            if meeting.introduced.is_some()
-                && let Some(uid) = refused_user(&meeting.link, Role::Connector, &received)
+            if rendezvous.introduced.is_some()
+                && let Some(uid) = refused_user(&rendezvous.link, Role::Connector, &received)
             {
                 self.give_up(i, why::other_user(uid));
                 return;
@@ -116,18 +116,18 @@ impl Meetings {
                 // segment, so its next Hello leads to another request in the segment.
                 take_accept(&pair, &message, received);
                 settle(&pair);
-                meeting.note_message();
+                rendezvous.note_message();
                 continue;
             }
-            let (link, proof) = (&meeting.link, meeting.proof());
+            let (link, proof) = (&rendezvous.link, rendezvous.proof());
             if message.kind == MessageKind::Stay {
                 if speaker(link, Role::Connector, proof, &message, &received).is_none() {
                     continue;
                 }
                 // Do not give up yet, because any process of the same user could have sent this Stay. The process
                 // that holds the other end may still answer.
-                let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
-                meeting.until = meeting.until.min(transfers.saturating_add(PATIENCE));
+                let transfers = rendezvous.at.conn.transfers.load(Ordering::Relaxed);
+                rendezvous.until = rendezvous.until.min(transfers.saturating_add(PATIENCE));
                 self.refuse(i, Refusal::Doubt(Reason::SharedByProcesses));
                 return;
             }
@@ -136,14 +136,14 @@ impl Meetings {
                 Ok(Answer::Ignored) => {
                     // The message may come from a process of another user. Ask the kernel for the other end's user
                     // now, because the other end may be closed later.
-                    if meeting.is_refused() {
+                    if rendezvous.is_refused() {
                         self.give_up(i, Reason::PeerPlain);
                         return;
                     }
                     continue;
                 }
                 Ok(Answer::Asked) => {
-                    meeting.note_message();
+                    rendezvous.note_message();
                     self.tries(i, message.from);
                     return;
                 }
@@ -154,15 +154,15 @@ impl Meetings {
                     break;
                 }
             };
-            meeting.note_message();
-            let Stage::Requested { pair, .. } = stage else { break };
-            let old = core::mem::replace(&mut meeting.stage, stage);
-            meeting.since = clock::now_ns();
-            meeting.asked_at = meeting.at.conn.transfers.load(Ordering::Relaxed);
-            if let (Stage::Bound { name, .. }, Some(pair), Some(shown)) =
+            rendezvous.note_message();
+            let RendezvousStage::Requested { pair, .. } = stage else { break };
+            let old = core::mem::replace(&mut rendezvous.stage, stage);
+            rendezvous.since = clock::now_ns();
+            rendezvous.asked_at = rendezvous.at.conn.transfers.load(Ordering::Relaxed);
+            if let (RendezvousStage::Bound { name, .. }, Some(pair), Some(shown)) =
                 (old, pair::get(pair), shown)
             {
-                let offer = Message::new(MessageKind::Offer, pair::me(), meeting.link);
+                let offer = Message::new(MessageKind::Offer, pair::me(), rendezvous.link);
                 send_offer(&pair, name, &Message { shown, ..offer }, &received);
             }
             self.leave_unanswered();
@@ -171,16 +171,16 @@ impl Meetings {
     }
 }
 
-fn bind(link: &Link) -> Result<Stage, Errno> {
-    let name = Datagram::bind(Some(&rendezvous(link).ok_or(Errno::EADDRINUSE)?))?;
-    Ok(Stage::Bound { name: Arc::new(name), offered: None })
+fn bind(link: &Link) -> Result<RendezvousStage, Errno> {
+    let name = Datagram::bind(Some(&rendezvous_name(link).ok_or(Errno::EADDRINUSE)?))?;
+    Ok(RendezvousStage::Bound { name: Arc::new(name), offered: None })
 }
 
-pub(super) fn request_or_bind(link: &Link) -> Result<Stage, Errno> {
+pub(super) fn request_or_bind(link: &Link) -> Result<RendezvousStage, Errno> {
     // Search only pairs on offer, because `known` has tried the complete pairs already.
     let may = |pair: &pair::Pair| may_be_on(pair, link, Role::Connector);
     match pair::request_at(link.acceptor, may, false, &link.encode()) {
-        Some(pair::Requested { pair, vi }) => Ok(Stage::Requested { pair, vi }),
+        Some(pair::Requested { pair, vi }) => Ok(RendezvousStage::Requested { pair, vi }),
         None if !table::has_room_for(NEEDED) => Err(Errno::EMFILE),
         None => bind(link),
     }

@@ -1,6 +1,6 @@
 //! List of every first rendezvous that is under way in this process.
 
-use super::Meeting;
+use super::Rendezvous;
 use crate::conn::Role;
 use crate::table::Ref;
 use core::ops::{Index, IndexMut};
@@ -13,7 +13,7 @@ const CONNECTORS: usize = 128;
 
 /// Every first rendezvous under way, by the index of its connection.
 pub(super) struct List {
-    all: BTreeMap<u32, Meeting>,
+    all: BTreeMap<u32, Rendezvous>,
     connectors: usize,
 }
 
@@ -24,12 +24,12 @@ impl List {
 
     /// Returns the index of a connection's rendezvous.
     pub(super) fn find(&self, at: Ref) -> Option<u32> {
-        self.all.get(&at.index).filter(|meeting| meeting.at.same(at)).map(|_| at.index)
+        self.all.get(&at.index).filter(|rendezvous| rendezvous.at.same(at)).map(|_| at.index)
     }
 
     /// Returns the index of the first rendezvous for which `is` returns true.
-    pub(super) fn position(&self, is: impl Fn(&Meeting) -> bool) -> Option<u32> {
-        self.all.iter().find(|(_, meeting)| is(meeting)).map(|(&i, _)| i)
+    pub(super) fn position(&self, is: impl Fn(&Rendezvous) -> bool) -> Option<u32> {
+        self.all.iter().find(|(_, rendezvous)| is(rendezvous)).map(|(&i, _)| i)
     }
 
     /// Returns the index of any rendezvous.
@@ -43,18 +43,18 @@ impl List {
     }
 
     /// Adds a rendezvous at the index of its connection. No rendezvous may have this index yet.
-    pub(super) fn insert(&mut self, meeting: Meeting) -> u32 {
-        let index = meeting.at.index;
+    pub(super) fn insert(&mut self, rendezvous: Rendezvous) -> u32 {
+        let index = rendezvous.at.index;
         debug_assert!(!self.all.contains_key(&index), "a connection's place is its own");
-        self.connectors += usize::from(meeting.role == Role::Connector);
-        self.all.insert(index, meeting);
+        self.connectors += usize::from(rendezvous.role == Role::Connector);
+        self.all.insert(index, rendezvous);
         index
     }
 
-    pub(super) fn remove(&mut self, i: u32) -> Option<Meeting> {
-        let meeting = self.all.remove(&i)?;
-        self.connectors -= usize::from(meeting.role == Role::Connector);
-        Some(meeting)
+    pub(super) fn remove(&mut self, i: u32) -> Option<Rendezvous> {
+        let rendezvous = self.all.remove(&i)?;
+        self.connectors -= usize::from(rendezvous.role == Role::Connector);
+        Some(rendezvous)
     }
 
     pub(super) fn clear(&mut self) {
@@ -64,15 +64,15 @@ impl List {
 }
 
 impl Index<u32> for List {
-    type Output = Meeting;
+    type Output = Rendezvous;
 
-    fn index(&self, i: u32) -> &Meeting {
+    fn index(&self, i: u32) -> &Rendezvous {
         &self.all[&i]
     }
 }
 
 impl IndexMut<u32> for List {
-    fn index_mut(&mut self, i: u32) -> &mut Meeting {
-        self.all.get_mut(&i).expect("a meeting that is under way")
+    fn index_mut(&mut self, i: u32) -> &mut Rendezvous {
+        self.all.get_mut(&i).expect("the rendezvous is in the table")
     }
 }

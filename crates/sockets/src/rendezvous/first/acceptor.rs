@@ -1,28 +1,28 @@
 //! Steps that an acceptor takes in a first rendezvous.
 
-use super::{Meetings, RETRY_NS, Stage};
+use super::{RETRY_NS, RendezvousStage, RendezvousTable};
 use crate::conn::Role;
-use crate::meeting::attach::{Attached, attach_as_acceptor, find_request, find_request_of};
-use crate::meeting::offer::{Refusal, show, take_offer};
-use crate::meeting::proof::{Proof, receive, rendezvous};
-use crate::meeting::{DATAGRAMS, junk};
 use crate::message::{Link, Message, MessageKind, Process};
+use crate::rendezvous::attach::{Attached, attach_as_acceptor, find_request, find_request_of};
+use crate::rendezvous::offer::{Refusal, show, take_offer};
+use crate::rendezvous::proof::{Proof, receive, rendezvous_name};
+use crate::rendezvous::{DATAGRAMS, junk};
 use crate::{pair, table};
 use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
 
 /// Sends Stay to the connector's rendezvous name, if the name exists: this end stays on TCP.
-pub(in crate::meeting) fn send_stay(link: Link) {
+pub(in crate::rendezvous) fn send_stay(link: Link) {
     if let Ok(socket) = Datagram::bind(None)
-        && let Some(name) = rendezvous(&link)
+        && let Some(name) = rendezvous_name(&link)
     {
         let stay = Message::new(MessageKind::Stay, pair::me(), link);
         let _ = socket.send_to(&name, &stay.encode(), &[]);
     }
 }
 
-impl Meetings {
+impl RendezvousTable {
     #[inline(never)]
     pub(super) fn step_acceptor(&mut self, fd: i32, i: u32) -> Attached {
         let at = self.list[i].at;
@@ -31,12 +31,12 @@ impl Meetings {
         let Some(i) = self.find(at) else { return Attached::No };
         self.receive_introductions(i);
         let Some(i) = self.find(at) else { return Attached::No };
-        let meeting = &self.list[i];
-        let introduced = meeting.introduced.as_ref().and_then(|introduced| introduced.peer);
+        let rendezvous = &self.list[i];
+        let introduced = rendezvous.introduced.as_ref().and_then(|introduced| introduced.peer);
         let request = match introduced {
-            Some((process, uid)) => find_request_of(process, uid, &meeting.link),
-            None if meeting.is_far => None,
-            None => find_request(&meeting.link),
+            Some((process, uid)) => find_request_of(process, uid, &rendezvous.link),
+            None if rendezvous.is_far => None,
+            None => find_request(&rendezvous.link),
         };
         if let Some((pair, request)) = request {
             if !table::is_socket_of(fd, at.conn) {
@@ -57,23 +57,23 @@ impl Meetings {
     /// Sends Hello to the connector's rendezvous name at the first step, and again every [`RETRY_NS`].
     #[inline(never)]
     fn greet(&mut self, i: u32) {
-        let meeting = &mut self.list[i];
-        let Stage::Looking { greeted } = meeting.stage else { return };
-        if !greeted || clock::now_ns() - meeting.since >= RETRY_NS {
+        let rendezvous = &mut self.list[i];
+        let RendezvousStage::Looking { greeted } = rendezvous.stage else { return };
+        if !greeted || clock::now_ns() - rendezvous.since >= RETRY_NS {
             if self.inbox.is_none() {
                 self.inbox = Datagram::bind(None).ok();
             }
-            let hello = Message::new(MessageKind::Hello, pair::me(), meeting.link);
-            if let (Some(inbox), Some(name)) = (&self.inbox, rendezvous(&meeting.link))
+            let hello = Message::new(MessageKind::Hello, pair::me(), rendezvous.link);
+            if let (Some(inbox), Some(name)) = (&self.inbox, rendezvous_name(&rendezvous.link))
                 && inbox.send_to(&name, &hello.encode(), &[]).is_ok()
             {
-                if meeting.is_refused() {
+                if rendezvous.is_refused() {
                     self.give_up(i, Reason::PeerPlain);
                     return;
                 }
-                meeting.stage = Stage::Looking { greeted: true };
-                meeting.since = clock::now_ns();
-                meeting.note_message();
+                rendezvous.stage = RendezvousStage::Looking { greeted: true };
+                rendezvous.since = clock::now_ns();
+                rendezvous.note_message();
             }
         }
     }
@@ -98,8 +98,8 @@ impl Meetings {
             let (message, received) = receive(inbox)?;
             // If a process has connected to itself, it has a rendezvous for each end. Choose the acceptor's,
             // because only acceptors use the inbox.
-            let known = self.list.position(|meeting| {
-                meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
+            let known = self.list.position(|rendezvous| {
+                rendezvous.role == Role::Acceptor && rendezvous.link.same_connection(&message.link)
             });
             let Some(i) = known else {
                 junk(Junk::Stale);

@@ -1,15 +1,15 @@
 //! First rendezvous of two processes that the agent introduces to each other.
 
-use super::{Meeting, Meetings, RETRY_NS, Stage};
+use super::{RETRY_NS, Rendezvous, RendezvousStage, RendezvousTable};
 use crate::conn::Role;
-use crate::meeting::DATAGRAMS;
-use crate::meeting::agent::Search;
-use crate::meeting::junk;
-use crate::meeting::offer::take_offer;
-use crate::meeting::proof::{Proof, receive, refused_user, speaker, trusts_some};
-use crate::meeting::why;
 use crate::message::{Message, MessageKind, Process};
 use crate::pair;
+use crate::rendezvous::DATAGRAMS;
+use crate::rendezvous::agent::Search;
+use crate::rendezvous::junk;
+use crate::rendezvous::offer::take_offer;
+use crate::rendezvous::proof::{Proof, receive, refused_user, speaker, trusts_some};
+use crate::rendezvous::why;
 use core::sync::atomic::Ordering;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::Datagram;
@@ -23,14 +23,14 @@ const ASKED_AFTER: u32 = 16;
 /// Result of a query to the agent.
 pub(super) struct Introduced {
     /// Socket to the process with the other end, if this end is the acceptor. A connector keeps this socket in
-    /// [`Stage::Bound`].
+    /// [`RendezvousStage::Bound`].
     pub(super) socket: Option<Datagram>,
     /// Process with the other end and its user, once that process has sent a message. Always `None` if this end is
     /// the connector.
     pub(super) peer: Option<(Process, u32)>,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Returns the kind of proof that identifies the process with the other end.
     pub(super) fn proof(&self) -> Proof {
         if self.introduced.is_some() { Proof::Agent } else { Proof::Kernel }
@@ -38,8 +38,10 @@ impl Meeting {
 
     fn wants_agent(&self) -> bool {
         let transfers = self.at.conn.transfers.load(Ordering::Relaxed);
-        let is_open =
-            matches!(self.stage, Stage::Far | Stage::Bound { .. } | Stage::Looking { .. });
+        let is_open = matches!(
+            self.stage,
+            RendezvousStage::Far | RendezvousStage::Bound { .. } | RendezvousStage::Looking { .. }
+        );
         is_open
             && self.introduced.is_none()
             && (self.is_far || transfers.wrapping_sub(self.asked_at) >= ASKED_AFTER)
@@ -47,28 +49,28 @@ impl Meeting {
     }
 }
 
-impl Meetings {
+impl RendezvousTable {
     /// Queries the agent for the other end, or takes the result of an earlier query.
     #[inline(never)]
     pub(super) fn step_by_agent(&mut self, i: u32) {
-        let meeting = &mut self.list[i];
-        meeting.greet_introduced();
-        if !meeting.wants_agent() {
+        let rendezvous = &mut self.list[i];
+        rendezvous.greet_introduced();
+        if !rendezvous.wants_agent() {
             return;
         }
-        if let Some(search) = meeting.search {
+        if let Some(search) = rendezvous.search {
             if let Some(socket) = self.agent.found(search) {
-                meeting.search = None;
-                meeting.meet_at(socket);
+                rendezvous.search = None;
+                rendezvous.meet_at(socket);
             } else if !self.agent.seeks(search) {
                 // The query is lost, because the agent has ended. A later step sends another query.
-                meeting.search = None;
+                rendezvous.search = None;
             }
             return;
         }
-        match self.agent.seek(&meeting.link, meeting.role) {
-            Search::Begun(search) => meeting.search = Some(search),
-            Search::NoAgent if meeting.is_far => self.give_up(i, Reason::NoAgent),
+        match self.agent.seek(&rendezvous.link, rendezvous.role) {
+            Search::Begun(search) => rendezvous.search = Some(search),
+            Search::NoAgent if rendezvous.is_far => self.give_up(i, Reason::NoAgent),
             Search::NoAgent | Search::Later => {}
         }
     }
@@ -77,23 +79,23 @@ impl Meetings {
     #[inline(never)]
     pub(super) fn receive_introductions(&mut self, i: u32) {
         for _ in 0..DATAGRAMS {
-            let meeting = &mut self.list[i];
-            let Some(Introduced { socket: Some(socket), peer }) = &mut meeting.introduced else {
+            let rendezvous = &mut self.list[i];
+            let Some(Introduced { socket: Some(socket), peer }) = &mut rendezvous.introduced else {
                 return;
             };
             let Some((message, received)) = receive(socket) else { return };
-            let link = &meeting.link;
-            if let Some(uid) = refused_user(link, meeting.role, &received) {
+            let link = &rendezvous.link;
+            if let Some(uid) = refused_user(link, rendezvous.role, &received) {
                 self.give_up(i, why::other_user(uid));
                 return;
             }
-            let speaker = speaker(link, meeting.role, Proof::Agent, &message, &received);
+            let speaker = speaker(link, rendezvous.role, Proof::Agent, &message, &received);
             let Some(speaker) = speaker else { continue };
-            meeting
+            rendezvous
                 .at
                 .conn
                 .approach
-                .note_message(meeting.at.conn.transfers.load(Ordering::Relaxed));
+                .note_message(rendezvous.at.conn.transfers.load(Ordering::Relaxed));
             *peer = Some((message.from, speaker.uid));
             match message.kind {
                 MessageKind::Hello => {}
@@ -111,7 +113,7 @@ impl Meetings {
     }
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Continues the rendezvous with the process at the other end of `socket`.
     fn meet_at(&mut self, socket: Datagram) {
         let hello = Message::new(MessageKind::Hello, pair::me(), self.link).encode();
@@ -123,11 +125,11 @@ impl Meeting {
         self.since = clock::now_ns();
         let socket = match self.role {
             Role::Connector => {
-                self.stage = Stage::Bound { name: Arc::new(socket), offered: None };
+                self.stage = RendezvousStage::Bound { name: Arc::new(socket), offered: None };
                 None
             }
             Role::Acceptor => {
-                self.stage = Stage::Looking { greeted: true };
+                self.stage = RendezvousStage::Looking { greeted: true };
                 Some(socket)
             }
         };
@@ -138,7 +140,7 @@ impl Meeting {
     fn greet_introduced(&mut self) {
         let Some(introduced) = &self.introduced else { return };
         let socket = match &self.stage {
-            Stage::Bound { name, .. } => Some(&**name),
+            RendezvousStage::Bound { name, .. } => Some(&**name),
             _ => introduced.socket.as_ref(),
         };
         let now = clock::now_ns();
@@ -149,8 +151,8 @@ impl Meeting {
             Ok(()) | Err(Errno::EAGAIN) => {}
             Err(_) => {
                 self.part();
-                if matches!(self.stage, Stage::Bound { .. }) {
-                    self.stage = Stage::Far;
+                if matches!(self.stage, RendezvousStage::Bound { .. }) {
+                    self.stage = RendezvousStage::Far;
                 }
             }
         }

@@ -1,14 +1,14 @@
-//! First meetings of two processes, which other connections go on with when one is closed.
+//! First rendezvous of two processes. Other connections continue a rendezvous whose connection is closed.
 
 use super::harness::{End, Engines, Progress, arrives, fresh_by, meet, next};
-use crate::conn::{Phase, Stage};
+use crate::conn::{ApproachStage, Phase};
 use crate::{pair, sets};
 use core::sync::atomic::Ordering;
 use std::net::TcpListener;
 use std::sync::Arc;
 
 /// Steps after which two ends are on the VI, if nothing comes between.
-const MEETING: usize = 16;
+const TRANSFERS: usize = 16;
 /// Steps of a second connection before the first one is closed.
 const BESIDE: usize = 8;
 
@@ -22,7 +22,8 @@ fn step([a, b]: &[End; 2], n: usize) {
     }
 }
 
-/// Closes the first connection of two processes after so many steps, and has the second one meet, which has begun before or after.
+/// Closes the first connection of two processes after so many steps, and has the second one meet, which has begun
+/// before or after.
 fn closed_after(engines: &Arc<Engines>, steps: usize, is_connector_first: bool, beside: usize) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let [first, second] = [(), ()].map(|()| fresh_by(&listener, engines));
@@ -47,7 +48,7 @@ fn closed_after(engines: &Arc<Engines>, steps: usize, is_connector_first: bool, 
 #[test]
 fn processes_meet_though_their_first_connection_is_closed_at_any_step() {
     let engines = Engines::take(Progress::ByHand);
-    for steps in 0..MEETING {
+    for steps in 0..TRANSFERS {
         for is_connector_first in [true, false] {
             for beside in 0..BESIDE {
                 engines.part();
@@ -57,8 +58,8 @@ fn processes_meet_though_their_first_connection_is_closed_at_any_step() {
     }
 }
 
-/// Has a thread close an end's last descriptor after so many steps, while another one is in a call that may attach the connection.
-/// Returns true if the end was not attached by then.
+/// Has a thread close an end's last descriptor after so many steps, while another one is in a call that may attach
+/// the connection. Returns true if the end was not attached by then.
 fn let_go_after(engines: &Arc<Engines>, steps: usize, side: usize) -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut both = fresh_by(&listener, engines);
@@ -74,7 +75,7 @@ fn let_go_after(engines: &Arc<Engines>, steps: usize, side: usize) -> bool {
     // The one thread has come so far,
     end.run(|| at.conn.let_go());
     // and the other one calls.
-    for _ in 0..MEETING {
+    for _ in 0..TRANSFERS {
         end.put(b"x");
         assert_eq!(end.read(1), Err(libc::EAGAIN));
         assert_ne!(end.phase(), Phase::Attached, "after {steps} steps");
@@ -87,7 +88,7 @@ fn let_go_after(engines: &Arc<Engines>, steps: usize, side: usize) -> bool {
             some => bytes.extend(some),
         }
     }
-    assert_eq!(bytes, [b'x'; MEETING], "after {steps} steps");
+    assert_eq!(bytes, [b'x'; TRANSFERS], "after {steps} steps");
     true
 }
 
@@ -98,7 +99,7 @@ fn end_that_its_process_has_let_go_of_is_not_attached() {
         let mut count = 0;
         for is_first in [true, false] {
             // With no bytes under way.
-            for steps in (0..MEETING).step_by(2) {
+            for steps in (0..TRANSFERS).step_by(2) {
                 if is_first {
                     engines.part();
                 }
@@ -112,14 +113,14 @@ fn end_that_its_process_has_let_go_of_is_not_attached() {
 /// Returns the pair that a connection has asked for a VI.
 fn asked(connector: &End) -> Option<u32> {
     match connector.run(|| connector.at().unwrap().conn.approach.stage()) {
-        Stage::Requested { pair, .. } => Some(pair),
+        ApproachStage::Requested { pair, .. } => Some(pair),
         _ => None,
     }
 }
 
 /// Has a connection ask for a VI. Returns the pair.
 fn asks(connector: &End) -> u32 {
-    for _ in 0..MEETING {
+    for _ in 0..TRANSFERS {
         if asked(connector).is_none() {
             connector.put(b"x");
         }
@@ -127,8 +128,8 @@ fn asks(connector: &End) -> u32 {
     asked(connector).expect("a request")
 }
 
-/// A pair whose process has died is known by its number to a connection that has asked for a VI there. Given to another pair, the
-/// number would lead the connection onto the VI of another one.
+/// A pair whose process has died is known by its number to a connection that has asked for a VI there. Given to
+/// another pair, the number would lead the connection onto the VI of another one.
 #[test]
 fn pair_keeps_its_number_while_a_connection_has_asked_for_a_vi() {
     let engines = Engines::take(Progress::ByHand);
@@ -152,7 +153,8 @@ fn pair_keeps_its_number_while_a_connection_has_asked_for_a_vi() {
     assert!(!beside[0].run(collect), "the pair stays for nothing");
 }
 
-/// A connection that has asked for a VI may be idle from then on. Its peer's death ends the request, or the pair stays for ever.
+/// A connection that has asked for a VI may be idle from then on. Its peer's death ends the request, or the pair
+/// stays for ever.
 #[test]
 fn death_of_a_peer_withdraws_the_request_of_an_idle_connection() {
     let engines = Engines::take(Progress::ByHand);
@@ -164,13 +166,13 @@ fn death_of_a_peer_withdraws_the_request_of_an_idle_connection() {
     let index = asks(&connector);
     met.into_iter().for_each(End::close);
     connector.run(|| {
-        crate::meeting::withdraw_from_dead();
+        crate::rendezvous::withdraw_from_dead();
         assert_eq!(asked(&connector), Some(index), "the peer lives");
         let pair = pair::get(index).unwrap();
         pair.segment.side(pair.side ^ 1).gone.store(1, Ordering::Release);
         drop(pair);
         assert!(pair::collect(sets::forget_pair), "a connection asks a peer that has died");
-        crate::meeting::withdraw_from_dead();
+        crate::rendezvous::withdraw_from_dead();
         assert_eq!(asked(&connector), None);
         assert!(!pair::collect(sets::forget_pair));
         assert!(pair::get(index).is_none(), "the pair stays for nothing");

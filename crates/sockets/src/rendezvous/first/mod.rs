@@ -15,7 +15,7 @@ use super::permit::permitted;
 use super::proof::trusts;
 use super::trial::Trials;
 use super::{PATIENCE, abandon, give_up, known, why};
-use crate::conn::{Phase, Role, Stage as Approaching};
+use crate::conn::{ApproachStage, Phase, Role};
 use crate::kept::is_local;
 use crate::message::{Link, Process};
 use crate::per_engine::per_engine;
@@ -51,11 +51,11 @@ const WITHDRAWN_MOST: u32 = 8;
 /// Nanoseconds without a step after which a rendezvous may be ended to make room for another rendezvous.
 const IDLE_NS: u64 = 1_000_000_000;
 
-struct Meeting {
+struct Rendezvous {
     at: Ref,
     role: Role,
     link: Link,
-    stage: Stage,
+    stage: RendezvousStage,
     /// Time of the last step of this rendezvous.
     stepped: u64,
     /// Time at which the present stage began, or at which the last Hello was sent.
@@ -85,7 +85,7 @@ struct Meeting {
     introduced: Option<Introduced>,
 }
 
-pub(super) enum Stage {
+pub(super) enum RendezvousStage {
     /// The connector waits for messages on `name`: its rendezvous name, or the agent's socket to the process with
     /// the other end. `offered` is the index of a pair that was offered from `name`, if the request in that pair
     /// has been withdrawn. The acceptor may still answer that offer.
@@ -98,7 +98,7 @@ pub(super) enum Stage {
     Looking { greeted: bool },
 }
 
-pub(super) struct Meetings {
+pub(super) struct RendezvousTable {
     list: List,
     inbox: Option<Datagram>,
     trials: Trials,
@@ -108,7 +108,7 @@ pub(super) struct Meetings {
 }
 
 per_engine! {
-    pub(super) static MEETINGS_STATE: RobustBox<Meetings, { rank::MEETINGS }> = RobustBox::new(Meetings {
+    pub(super) static RENDEZVOUS_TABLE: RobustBox<RendezvousTable, { rank::RENDEZVOUS_TABLE }> = RobustBox::new(RendezvousTable {
         list: List::new(),
         inbox: None,
         trials: Trials::new(),
@@ -123,28 +123,28 @@ per_engine! {
 #[cold]
 #[inline(never)]
 pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
-    MEETINGS_STATE.with(|meetings| {
-        meetings.belong_to_this_process();
-        meetings.nics.step(fd, at, n, name)
+    RENDEZVOUS_TABLE.with(|table| {
+        table.belong_to_this_process();
+        table.nics.step(fd, at, n, name)
     })
 }
 
 /// Ends the connection's rendezvous. Returns why the connection got no VI.
 pub(super) fn forget(at: Ref) -> Reason {
-    MEETINGS_STATE.with(|meetings| {
-        if meetings.owner != call::getpid() {
+    RENDEZVOUS_TABLE.with(|table| {
+        if table.owner != call::getpid() {
             // This process is a forked child with a copy of its parent's list. The parent ends the rendezvous
             // itself.
             return Reason::ShortLived;
         }
-        let Some(i) = meetings.find(at) else { return Reason::ShortLived };
-        let reason = meetings.reason(i);
-        meetings.end(i);
+        let Some(i) = table.find(at) else { return Reason::ShortLived };
+        let reason = table.reason(i);
+        table.end(i);
         reason
     })
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Returns why the other end has not answered.
     fn why_plain(&self) -> Reason {
         match self.other_user.get() {
@@ -179,7 +179,7 @@ impl Meeting {
     }
 }
 
-impl Meetings {
+impl RendezvousTable {
     fn find(&self, at: Ref) -> Option<u32> {
         self.list.find(at)
     }
@@ -194,13 +194,13 @@ impl Meetings {
 
     /// Removes a rendezvous from the list and returns it. Cancels the rendezvous's query to the agent, and leaves
     /// its trial.
-    fn remove(&mut self, i: u32) -> Option<Meeting> {
-        let meeting = self.list.remove(i)?;
-        if let Some(search) = meeting.search {
+    fn remove(&mut self, i: u32) -> Option<Rendezvous> {
+        let rendezvous = self.list.remove(i)?;
+        if let Some(search) = rendezvous.search {
             self.agent.forget(search);
         }
-        self.leave_trial(meeting.trial);
-        Some(meeting)
+        self.leave_trial(rendezvous.trial);
+        Some(rendezvous)
     }
 
     /// Records `process` as the process on trial for rendezvous `i`, in place of an earlier process.
@@ -214,7 +214,7 @@ impl Meetings {
     /// Ends a process's trial if no rendezvous needs it.
     fn leave_trial(&mut self, process: Option<Process>) {
         if let Some(process) = process
-            && self.list.position(|meeting| meeting.trial == Some(process)).is_none()
+            && self.list.position(|rendezvous| rendezvous.trial == Some(process)).is_none()
         {
             self.trials.over(process);
         }
@@ -227,9 +227,9 @@ impl Meetings {
             return true;
         }
         let now = clock::now_ns();
-        let idle = |meeting: &Meeting| {
-            matches!(meeting.stage, Stage::Bound { .. } | Stage::Far)
-                && now.saturating_sub(meeting.stepped) >= IDLE_NS
+        let idle = |rendezvous: &Rendezvous| {
+            matches!(rendezvous.stage, RendezvousStage::Bound { .. } | RendezvousStage::Far)
+                && now.saturating_sub(rendezvous.stepped) >= IDLE_NS
         };
         let Some(i) = self.list.position(idle) else { return false };
         self.end(i);
@@ -252,8 +252,8 @@ impl Meetings {
     }
 
     fn end(&mut self, i: u32) {
-        let Some(meeting) = self.remove(i) else { return };
-        if let Stage::Requested { pair, vi } = meeting.stage {
+        let Some(rendezvous) = self.remove(i) else { return };
+        if let RendezvousStage::Requested { pair, vi } = rendezvous.stage {
             abandon(pair, vi);
         }
         self.leave_unanswered();
@@ -273,7 +273,7 @@ impl Meetings {
             }
         });
         for index in unanswered {
-            let is_waiting = |meeting: &Meeting| matches!(meeting.stage, Stage::Bound { offered: Some(pair), .. } if pair == index);
+            let is_waiting = |rendezvous: &Rendezvous| matches!(rendezvous.stage, RendezvousStage::Bound { offered: Some(pair), .. } if pair == index);
             if self.list.position(is_waiting).is_none() {
                 receive_accept(index);
                 pair::leave_unanswered(index, sets::forget_pair);
@@ -333,17 +333,17 @@ impl Meetings {
 
     /// Returns the reason why rendezvous `i` has had no result so far.
     fn reason(&self, i: u32) -> Reason {
-        let meeting = &self.list[i];
-        if let Some(doubt) = meeting.doubt {
+        let rendezvous = &self.list[i];
+        if let Some(doubt) = rendezvous.doubt {
             return doubt;
         }
         // With fewer than [`ANSWERED_BY`] transfers, the other end had no chance to answer. Without a page of
         // counters, the exact reason is not recorded, so there is no need to ask the kernel for the reason.
-        let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
-        if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || !stats::is_asked_for() {
+        let transfers = rendezvous.at.conn.transfers.load(Ordering::Relaxed);
+        if transfers.wrapping_sub(rendezvous.asked_at) < ANSWERED_BY || !stats::is_asked_for() {
             return Reason::ShortLived;
         }
-        meeting.why_plain()
+        rendezvous.why_plain()
     }
 
     #[inline(never)]
@@ -370,12 +370,12 @@ impl Meetings {
         if at.conn.is_connector() && !self.has_room() {
             // Search the known segments again later: another rendezvous may yield a segment with the process that
             // holds the other end.
-            at.conn.approach.reach(Approaching::Idle);
+            at.conn.approach.reach(ApproachStage::Idle);
             return None;
         }
         let is_far = !is_local(link.connector, link.acceptor);
         let stage = match at.conn.role() {
-            Role::Connector if is_far => Stage::Far,
+            Role::Connector if is_far => RendezvousStage::Far,
             Role::Connector => match request_or_bind(&link) {
                 Ok(stage) => stage,
                 Err(Errno::EMFILE) => {
@@ -390,11 +390,11 @@ impl Meetings {
                     return None;
                 }
             },
-            Role::Acceptor => Stage::Looking { greeted: false },
+            Role::Acceptor => RendezvousStage::Looking { greeted: false },
         };
         let now = clock::now_ns();
         let transfers = at.conn.transfers.load(Ordering::Relaxed);
-        let meeting = Meeting {
+        let rendezvous = Rendezvous {
             at,
             role: at.conn.role(),
             link,
@@ -413,7 +413,7 @@ impl Meetings {
             introduced: None,
         };
         // Remove an old entry at this connection's index, which belongs to a connection that has ended.
-        self.end(meeting.at.index);
-        Some(self.list.insert(meeting))
+        self.end(rendezvous.at.index);
+        Some(self.list.insert(rendezvous))
     }
 }

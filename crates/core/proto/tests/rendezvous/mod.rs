@@ -1,4 +1,4 @@
-//! Every interleaving of processes that look for the other end of their connections (`sockets/src/meeting`).
+//! Every interleaving of processes that look for the other end of their connections (`sockets/src/rendezvous`).
 //!
 //! The model has two connections. A step of a process is one datagram, or one access to the table of requests. Ends
 //! may close, and processes may die. Processes of another user may bind names and send false messages. The checker
@@ -23,7 +23,7 @@ mod rules;
 mod world;
 
 use crate::search::visit_all;
-use look::Meeting;
+use look::Rendezvous;
 use rules::{Answers, Limits, Precautions, Scene};
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
@@ -44,7 +44,7 @@ fn trace(path: &Path<world::World, model::Act>) -> String {
 /// Visits every state, and panics if a property does not hold.
 #[track_caller]
 fn holds(scene: Scene, limits: Limits) {
-    let model = Meeting { scene, limits, rules: Precautions::ALL };
+    let model = Rendezvous { scene, limits, rules: Precautions::ALL };
     visit_all(model, |path| format!("in {scene:?}\n{}", trace(path)));
 }
 
@@ -112,7 +112,7 @@ fn fails(
     limits: Limits,
     leave_out: fn(&mut Precautions),
 ) -> bool {
-    let mut model = Meeting { scene, limits, rules: Precautions::ALL };
+    let mut model = Rendezvous { scene, limits, rules: Precautions::ALL };
     leave_out(&mut model.rules);
     let found = HasDiscoveries::AllOf([name].into());
     let checker = model.checker().finish_when(found).spawn_bfs().join();

@@ -1,6 +1,6 @@
 //! Messages of a first rendezvous: Hello, Ask, Show, Offer and Accept.
 
-use super::first::Stage;
+use super::first::RendezvousStage;
 use super::junk;
 use super::proof::{Proof, Speaker, receive, speaker};
 use super::trial::Trials;
@@ -26,11 +26,11 @@ pub(super) enum Answer {
     /// This process has asked the acceptor to show that it could trace this process.
     Asked,
     /// The connector has put a request into a segment that both processes have.
-    Requested(Stage),
+    Requested(RendezvousStage),
     /// The connector has put a request into a segment that the acceptor does not have yet, so the caller must offer
     /// the segment. The [`Secret`] comes from the acceptor's challenge. For a peer by rule, all bytes of the secret
     /// are zero.
-    Offered(Stage, Secret),
+    Offered(RendezvousStage, Secret),
 }
 
 /// Answers a Hello or a Show, as the connector.
@@ -55,7 +55,7 @@ pub(super) fn answer(
     let request = |is_complete| {
         let is_its = |pair: &Pair| pair.peer == message.from && speaker.may_have(pair);
         let made = pair::request_of(is_its, is_complete, &link.encode())?;
-        Some(Stage::Requested { pair: made.pair, vi: made.vi })
+        Some(RendezvousStage::Requested { pair: made.pair, vi: made.vi })
     };
     if let Some(stage) = request(true) {
         trials.over(message.from);

@@ -1,13 +1,13 @@
 //! An undisturbed rendezvous: the ends look in turn. Time passes if a round of looks changes nothing.
 
-use crate::meeting::look::Meeting;
-use crate::meeting::model::Act;
-use crate::meeting::world::{At, CONNECTIONS, End, Holder, Life, Name, PROCESSES, World};
+use crate::rendezvous::look::Rendezvous;
+use crate::rendezvous::model::Act;
+use crate::rendezvous::world::{At, CONNECTIONS, End, Holder, Life, Name, PROCESSES, World};
 
 /// Number of rounds after which everything must be settled. A rendezvous takes about ten.
 const ROUNDS: usize = 100;
 
-impl Meeting {
+impl Rendezvous {
     /// Returns true if every connection comes to its VI when the ends only keep looking. Connections with an end
     /// that is closed or has given up do not count.
     pub(crate) fn settles(&self, w: &World) -> bool {

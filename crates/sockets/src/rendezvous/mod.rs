@@ -52,7 +52,7 @@ use crate::{config, family, kernel_sockets, other_families, pair, process, stats
 use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
-use first::{MEETINGS_STATE, Meetings, forget, step_by_nic};
+use first::{RENDEZVOUS_TABLE, RendezvousTable, forget, step_by_nic};
 pub(crate) use permit::refusal;
 use permit::{nic_of, permitted};
 pub(crate) use proof::{addresses, peer_is_held};
@@ -70,7 +70,7 @@ const DATAGRAMS: usize = 16;
 per_engine! {
     /// Locks that let one thread at a time take a rendezvous step for a connection. Other threads skip the step,
     /// and send and receive over TCP.
-    static STEPS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];
+    static STEP_LOCKS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];
 }
 
 /// Takes a step of the connection's rendezvous if a step is due. Called before a connection that is not yet
@@ -115,7 +115,7 @@ fn step(fd: i32, at: Ref, n: u32) -> bool {
     if is_vain(at, n) {
         return false;
     }
-    let lock = &STEPS[at.index as usize % STEPS.len()];
+    let lock = &STEP_LOCKS[at.index as usize % STEP_LOCKS.len()];
     if !lock.try_lock() {
         return false;
     }
@@ -157,7 +157,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
         known::KnownOutcome::Done(attached) => {
             // If a first rendezvous of this connection is also under way, end it.
             if attached != Attached::No {
-                MEETINGS_STATE.with(|meetings| meetings.over(at));
+                RENDEZVOUS_TABLE.with(|table| table.over(at));
             } else if at.conn.phase() == Phase::Plain {
                 let _ = forget(at);
             }
@@ -166,7 +166,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
         known::KnownOutcome::Unknown
             if n >= at.conn.approach.unknown_after.load(Ordering::Relaxed) =>
         {
-            MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n))
+            RENDEZVOUS_TABLE.with(|table| table.step(fd, at, n))
         }
         known::KnownOutcome::Unknown => Attached::No,
     }
@@ -208,14 +208,14 @@ pub(crate) fn shut(at: Ref) {
 
 /// Lock guard: while this object lives, no other thread of this process takes a step of the connection's
 /// rendezvous.
-pub(crate) struct Steps(#[expect(dead_code)] Held<'static, Local, { rank::STEP }>);
+pub(crate) struct StepLock(#[expect(dead_code)] Held<'static, Local, { rank::STEP }>);
 
-impl Steps {
+impl StepLock {
     /// Takes the lock of a connection's rendezvous steps. Returns `None` if the calling thread already holds the
     /// lock, because a signal handler has interrupted a step.
-    pub(crate) fn hold(at: Ref) -> Option<Steps> {
-        let lock = &STEPS[at.index as usize % STEPS.len()];
-        (!lock.is_mine()).then(|| Steps(lock.guard()))
+    pub(crate) fn hold(at: Ref) -> Option<StepLock> {
+        let lock = &STEP_LOCKS[at.index as usize % STEP_LOCKS.len()];
+        (!lock.is_mine()).then(|| StepLock(lock.guard()))
     }
 
     /// Withdraws the requests of a connection. Returns why the connection got no VI.
@@ -231,7 +231,7 @@ impl Steps {
 
 /// Withdraws the requests of a connection that stays on TCP.
 pub(crate) fn withdraw(at: Ref) {
-    if let Some(steps) = Steps::hold(at) {
+    if let Some(steps) = StepLock::hold(at) {
         let _ = steps.forget(at);
     }
 }
@@ -241,7 +241,7 @@ pub(crate) fn withdraw(at: Ref) {
 pub(crate) fn withdraw_from_dead() {
     table::for_each_conn(|_, at| {
         if known::has_asked_dead(at)
-            && let Some(_steps) = Steps::hold(at)
+            && let Some(_steps) = StepLock::hold(at)
             && known::has_asked_dead(at)
         {
             known::closed(at);
@@ -267,7 +267,7 @@ fn abandon(pair: u32, vi: u32) {
 /// Ends every rendezvous of this process and withdraws all requests.
 pub(crate) fn leave_all() {
     // Wait until running steps are over. Later steps do nothing, because `process::is_changing` returns true.
-    for lock in STEPS.iter() {
+    for lock in STEP_LOCKS.iter() {
         lock.hold();
         lock.release();
     }
@@ -276,17 +276,17 @@ pub(crate) fn leave_all() {
             known::closed(at);
         }
     });
-    MEETINGS_STATE.with(Meetings::leave_all);
+    RENDEZVOUS_TABLE.with(RendezvousTable::leave_all);
 }
 
 /// Called before fork: waits for running rendezvous steps, and blocks further steps until [`release`].
 pub(crate) fn hold() {
-    STEPS.iter().for_each(RobustLock::hold);
-    MEETINGS_STATE.hold();
+    STEP_LOCKS.iter().for_each(RobustLock::hold);
+    RENDEZVOUS_TABLE.hold();
 }
 
 /// Called after fork, in parent and child: releases what [`hold`] locked.
 pub(crate) fn release() {
-    MEETINGS_STATE.release();
-    STEPS.iter().for_each(RobustLock::release);
+    RENDEZVOUS_TABLE.release();
+    STEP_LOCKS.iter().for_each(RobustLock::release);
 }

@@ -1,12 +1,12 @@
 //! Possible events of a rendezvous, and the properties that must hold.
 
-use crate::meeting::look::{Meeting, lies};
-use crate::meeting::rules::Scene;
-use crate::meeting::world::{
+use crate::rendezvous::look::{Rendezvous, lies};
+use crate::rendezvous::rules::Scene;
+use crate::rendezvous::world::{
     A, A2, ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, Holder, Life, Message, Name, PROCESSES,
     Phase, SEGMENTS, World,
 };
-use crate::meeting::{DOORBELLS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
+use crate::rendezvous::{DOORBELLS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
 use stateright::{Model, Property};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,7 +29,7 @@ pub(crate) enum Act {
     ToInbox(usize, Message),
 }
 
-impl Meeting {
+impl Rendezvous {
     pub(crate) fn may_fork(&self, w: &World) -> bool {
         w.life[A2] == Life::Unborn && w.life[A] == Life::Alive && w.at[A] == At::Outside
     }
@@ -115,7 +115,7 @@ impl Meeting {
                 if w.life[process] == Life::Alive {
                     actions.push(Act::ToInbox(process, message));
                 }
-                let bound = matches!(holder, Holder::Meeting | Holder::Greeting(_));
+                let bound = matches!(holder, Holder::Rendezvous | Holder::Greeting(_));
                 if role == CONNECTOR && bound {
                     actions.push(Act::ToName(0, message));
                 }
@@ -124,7 +124,7 @@ impl Meeting {
     }
 }
 
-impl Model for Meeting {
+impl Model for Rendezvous {
     type State = World;
     type Action = Act;
 
@@ -195,24 +195,24 @@ impl Model for Meeting {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(SAME, |m: &Meeting, w: &World| m.same(w)),
+            Property::always(SAME, |m: &Rendezvous, w: &World| m.same(w)),
             Property::always(PROVEN, |_, w: &World| w.breach.is_none()),
-            Property::always(DOORBELLS, |m: &Meeting, w: &World| {
+            Property::always(DOORBELLS, |m: &Rendezvous, w: &World| {
                 m.attached(w).all(|(p, _, s, _)| w.pairs[p][s].is_some_and(|pair| pair.doorbells))
             }),
-            Property::always(SWITCH, |m: &Meeting, w: &World| {
+            Property::always(SWITCH, |m: &Rendezvous, w: &World| {
                 m.attached(w).all(|(p, conn, s, v)| {
                     let other = w.segment(s).side(p) ^ 1;
                     w.segment(s).vis[v].granted[other].is_none_or(|theirs| theirs == conn)
                 })
             }),
-            Property::always(READ, |m: &Meeting, w: &World| m.grants_are_read(w)),
+            Property::always(READ, |m: &Rendezvous, w: &World| m.grants_are_read(w)),
             Property::always(VISIBLE, |_, w: &World| {
                 let vis = w.segments.iter().flatten().flat_map(|s| s.vis);
                 vis.into_iter().all(|vi| vi.phase != Phase::Requested || vi.pending)
             }),
-            Property::always(LEAK, |m: &Meeting, w: &World| m.leaks_nothing(w)),
-            Property::always(MEET, |m: &Meeting, w: &World| m.settles(w)),
+            Property::always(LEAK, |m: &Rendezvous, w: &World| m.leaks_nothing(w)),
+            Property::always(MEET, |m: &Rendezvous, w: &World| m.settles(w)),
             // The model reaches the states that it is about.
             Property::sometimes("both connections are on VIs", |_, w: &World| {
                 w.ends.iter().all(|[one, other]| one.vi().is_some() && one.vi() == other.vi())
@@ -221,7 +221,7 @@ impl Model for Meeting {
     }
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Returns the attached ends: process, connection, segment and VI.
     fn attached(&self, w: &World) -> impl Iterator<Item = (usize, usize, usize, usize)> {
         self.ends().filter_map(|(conn, role)| {

@@ -14,7 +14,7 @@ use super::permit::permitted;
 use super::proof::may_be_on;
 use super::{abandon, give_up, history};
 use crate::config;
-use crate::conn::{Phase, Role, Stage};
+use crate::conn::{ApproachStage, Phase, Role};
 use crate::message::Link;
 use crate::pair::{self, Progress};
 use crate::table::Ref;
@@ -108,8 +108,8 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> KnownOutcome {
     match approach.stage() {
         // Do not repeat a search that found no process, unless another connection has completed a segment since
         // then.
-        Stage::InVain { segments } if segments == segments_now() => KnownOutcome::Unknown,
-        Stage::Idle | Stage::InVain { .. } => {
+        ApproachStage::InVain { segments } if segments == segments_now() => KnownOutcome::Unknown,
+        ApproachStage::Idle | ApproachStage::InVain { .. } => {
             let known_after = approach.known_after.load(Ordering::Relaxed);
             let is_time = n >= approach.unknown_after.load(Ordering::Relaxed);
             if !is_time && n.wrapping_sub(known_after) > 1 {
@@ -122,25 +122,25 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> KnownOutcome {
             let may = |pair: &pair::Pair| may_be_on(pair, &link, Role::Connector);
             let requested = pair::request_at(link.acceptor, may, true, &link.encode());
             if let Some(pair::Requested { pair, vi }) = requested {
-                approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
+                approach.reach(ApproachStage::Requested { pair, vi, at: n as u8 & 0x7f });
                 if n != 0 || !grants(at, pair) {
                     return WAIT;
                 }
                 let attached = attach_with_request(fd, at, pair, vi);
                 if attached != Attached::No {
-                    approach.reach(Stage::Idle);
+                    approach.reach(ApproachStage::Idle);
                 } else if at.conn.phase() == Phase::Plain {
                     closed(at);
                 }
                 return KnownOutcome::Done(attached);
             }
             if is_time {
-                approach.reach(Stage::InVain { segments });
+                approach.reach(ApproachStage::InVain { segments });
                 return KnownOutcome::Unknown;
             }
             WAIT
         }
-        Stage::Requested { pair: index, vi, at: since } => {
+        ApproachStage::Requested { pair: index, vi, at: since } => {
             let Some(pair) = pair::get(index) else {
                 approach.reach(in_vain());
                 return KnownOutcome::Unknown;
@@ -150,7 +150,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> KnownOutcome {
                     pair.answers.store(true, Ordering::Relaxed);
                     let attached = attach(fd, at, index, vi);
                     if attached != Attached::No {
-                        approach.reach(Stage::Idle);
+                        approach.reach(ApproachStage::Idle);
                     } else if at.conn.phase() == Phase::Plain {
                         // The other end has accepted the request, but this end cannot use the VI: leave the VI.
                         closed(at);
@@ -159,7 +159,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> KnownOutcome {
                 }
                 Progress::Gone => {
                     pair.free(vi);
-                    approach.reach(Stage::Idle);
+                    approach.reach(ApproachStage::Idle);
                     give_up(at, Reason::PeerPlain);
                     WAIT
                 }
@@ -180,8 +180,8 @@ fn segments_now() -> u8 {
     pair::completed() as u8 & 0x7f
 }
 
-fn in_vain() -> Stage {
-    Stage::InVain { segments: segments_now() }
+fn in_vain() -> ApproachStage {
+    ApproachStage::InVain { segments: segments_now() }
 }
 
 /// Returns true if a known segment may hold a request for this connection. Makes no system call.
@@ -205,15 +205,15 @@ pub(super) fn acceptor(fd: i32, at: Ref) -> KnownOutcome {
 
 /// Returns true if the connection has an unanswered request to a peer that has died.
 pub(super) fn has_asked_dead(at: Ref) -> bool {
-    let Stage::Requested { pair, .. } = at.conn.approach.stage() else { return false };
+    let ApproachStage::Requested { pair, .. } = at.conn.approach.stage() else { return false };
     pair::get(pair).is_some_and(|pair| !pair.peer_is_there())
 }
 
 /// Withdraws the request of a connection that does not need the VI, because it is closed, stays on TCP or has lost
 /// its peer.
 pub(super) fn closed(at: Ref) {
-    if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
-        at.conn.approach.reach(Stage::Idle);
+    if let ApproachStage::Requested { pair, vi, .. } = at.conn.approach.stage() {
+        at.conn.approach.reach(ApproachStage::Idle);
         abandon(pair, vi);
     }
 }

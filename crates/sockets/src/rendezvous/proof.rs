@@ -177,6 +177,6 @@ pub(crate) fn addresses(fd: i32) -> Option<(SocketAddr, SocketAddr)> {
     (!scoped(local.ip())).then_some((local, peer))
 }
 
-pub(super) fn rendezvous(link: &Link) -> Option<Name> {
+pub(super) fn rendezvous_name(link: &Link) -> Option<Name> {
     Name::new(format!("sovia/{}-{}", link.connector, link.acceptor).as_bytes())
 }

@@ -6,8 +6,8 @@ use crate::conn::Role;
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 
-/// Returns true if a connection must take a step of its rendezvous after `n` transfers. `has_received`: the last one was
-/// a receive.
+/// Returns true if a connection must take a step of its rendezvous after `n` transfers. `has_received`: the last one
+/// was a receive.
 pub(super) fn is_due(fd: i32, at: Ref, n: u32, has_received: bool) -> bool {
     let approach = &at.conn.approach;
     if approach.history.load(Ordering::Acquire) == 0 {

@@ -92,7 +92,7 @@ impl Queue {
 pub(crate) enum Holder {
     None,
     Stranger,
-    Meeting,
+    Rendezvous,
     /// The connector has sent an offer of this segment from the name, and receives the answer here. Used only if
     /// answers do not go to the inbox.
     Greeting(usize),

@@ -9,13 +9,13 @@
 use super::attach::{Attached, attach};
 use super::offer::{are_descriptors_of_a_peer, keep, own_descriptors};
 use super::permit::permitted;
-use crate::conn::{Phase, Role, Stage};
+use crate::conn::{ApproachStage, Phase, Role};
 use crate::message::{Link, Process};
 use crate::pair::{self, Requested};
 use crate::sets;
 use crate::table::Ref;
 use sovia_control::{NicName, Reason};
-use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME};
+use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME};
 use sovia_sys::datagram::{Name, Received};
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::trace::{self, Challenge};
@@ -62,23 +62,23 @@ impl Nics {
     /// Takes one step of a connection's rendezvous through the NIC with this name.
     pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
         let approach = &at.conn.approach;
-        if let Stage::Requested { pair: index, vi, .. } = approach.stage() {
+        if let ApproachStage::Requested { pair: index, vi, .. } = approach.stage() {
             let Some(pair) = pair::get(index) else {
-                approach.reach(Stage::Idle);
+                approach.reach(ApproachStage::Idle);
                 return Attached::No;
             };
             return match pair.segment.progress(vi) {
                 Progress::Pending => {
                     // If this NIC has ended, withdraw the request. Another NIC may have taken the name.
                     if !pair.peer_seems_there() && pair.withdraw(vi) {
-                        approach.reach(Stage::Idle);
+                        approach.reach(ApproachStage::Idle);
                     }
                     Attached::No
                 }
                 Progress::Accepted => {
                     let attached = attach(fd, at, index, vi);
                     if attached != Attached::No {
-                        approach.reach(Stage::Idle);
+                        approach.reach(ApproachStage::Idle);
                     } else if at.conn.phase() == Phase::Plain {
                         super::known::closed(at);
                     }
@@ -86,7 +86,7 @@ impl Nics {
                 }
                 Progress::Gone => {
                     pair.free(vi);
-                    approach.reach(Stage::Idle);
+                    approach.reach(ApproachStage::Idle);
                     Attached::No
                 }
             };
@@ -100,7 +100,7 @@ impl Nics {
         let Some(link) = permitted(fd, at) else { return Attached::No };
         match request(process, &link, at.conn.role()) {
             Some(Requested { pair, vi }) => {
-                approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
+                approach.reach(ApproachStage::Requested { pair, vi, at: n as u8 & 0x7f });
             }
             // All VIs of the NIC's segments are in use, so a later step must send the NIC another segment.
             None => self.leave_behind(name),

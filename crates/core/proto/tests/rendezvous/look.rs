@@ -1,20 +1,20 @@
 //! Parts of a look that connectors and acceptors share: proof, inbox, and table of requests.
 
-use crate::meeting::rules::{Answers, Limits, Precautions, Scene};
-use crate::meeting::world::{
+use crate::rendezvous::rules::{Answers, Limits, Precautions, Scene};
+use crate::rendezvous::world::{
     ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, MessageKind, NAMESAKE,
     Name, PROCESSES, Pair, Phase, SEGMENTS, STRANGER, VIS, World,
 };
 
 /// A variant of the model.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct Rendezvous {
     pub(crate) scene: Scene,
     pub(crate) limits: Limits,
     pub(crate) rules: Precautions,
 }
 
-impl Meeting {
+impl Rendezvous {
     pub(crate) fn process(&self, conn: usize, role: usize) -> usize {
         self.scene.processes(conn)[role]
     }
@@ -200,7 +200,7 @@ impl Meeting {
                 }
             }
             let its = match w.names[conn].holder {
-                Holder::Meeting | Holder::Greeting(_) => self.process(conn, CONNECTOR) == me,
+                Holder::Rendezvous | Holder::Greeting(_) => self.process(conn, CONNECTOR) == me,
                 Holder::None | Holder::Stranger => false,
             };
             if its {

@@ -243,16 +243,16 @@ fn with_one_more(word: u64, transfers: u32) -> u64 {
 }
 
 /// Returns the best number of transfers before a rendezvous: the number with the lowest total cost for the lengths
-/// counted in `word`. `meeting` is the cost of a rendezvous. `sleeps` is the number of waits, out of [`ALWAYS`], in
+/// counted in `word`. `rendezvous` is the cost of a rendezvous. `sleeps` is the number of waits, out of [`ALWAYS`], in
 /// which the thread sleeps.
-fn cheapest(word: u64, meeting: u32, sleeps: u64) -> Option<u32> {
+fn cheapest(word: u64, rendezvous: u32, sleeps: u64) -> Option<u32> {
     let counts = word.to_le_bytes();
     let total = |after: u32| {
         let lengths = counts.iter().zip(LENGTHS);
         let each = |(&count, length): (&u8, u32)| {
             let (on_tcp, price) = (after + ON_TCP, (SLEEPER * sleeps / ALWAYS) as u32);
             let on_vi = (length.saturating_sub(on_tcp) * price).div_ceil(256);
-            let spent = if length <= after { length } else { on_tcp + meeting + on_vi };
+            let spent = if length <= after { length } else { on_tcp + rendezvous + on_vi };
             u32::from(count) * spent
         };
         lengths.map(each).sum::<u32>()

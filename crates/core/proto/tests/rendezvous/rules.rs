@@ -1,6 +1,6 @@
 //! Variations of the model: its processes, the possible events, and the precautions.
 
-use crate::meeting::world::{A, A2, C};
+use crate::rendezvous::world::{A, A2, C};
 
 /// Distribution of the two connections' ends over the processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

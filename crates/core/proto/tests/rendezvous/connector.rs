@@ -1,13 +1,13 @@
 //! Looks of a connector.
 
-use crate::meeting::look::Meeting;
-use crate::meeting::rules::Answers;
-use crate::meeting::world::{
+use crate::rendezvous::look::Rendezvous;
+use crate::rendezvous::rules::Answers;
+use crate::rendezvous::world::{
     ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, FOREIGN, Holder, Message, MessageKind, Name, Pair,
     Phase, SEGMENTS, Segment, World,
 };
 
-impl Meeting {
+impl Rendezvous {
     /// Looks once for the connector's end.
     pub(crate) fn look_as_connector(&self, w: &mut World, conn: usize) {
         match w.ends[conn][CONNECTOR] {
@@ -43,7 +43,7 @@ impl Meeting {
     fn bind(&self, w: &mut World, conn: usize) -> bool {
         let free = w.names[conn].holder == Holder::None;
         if free {
-            w.names[conn].holder = Holder::Meeting;
+            w.names[conn].holder = Holder::Rendezvous;
         }
         free
     }

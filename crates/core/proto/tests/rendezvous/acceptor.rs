@@ -1,10 +1,10 @@
 //! Looks of an acceptor.
 
-use crate::meeting::connector::hello;
-use crate::meeting::look::Meeting;
-use crate::meeting::world::{ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World};
+use crate::rendezvous::connector::hello;
+use crate::rendezvous::look::Rendezvous;
+use crate::rendezvous::world::{ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World};
 
-impl Meeting {
+impl Rendezvous {
     /// First part of a look: receives the offers, one at a time.
     pub(crate) fn look_as_acceptor(&self, w: &mut World, conn: usize) {
         let me = self.process(conn, ACCEPTOR);
@@ -29,7 +29,7 @@ impl Meeting {
         let sent = match w.names[conn].holder {
             Holder::None => false,
             Holder::Stranger => true,
-            Holder::Meeting | Holder::Greeting(_) => {
+            Holder::Rendezvous | Holder::Greeting(_) => {
                 w.names[conn].queue.push(hello(me, conn), self.limits.room)
             }
         };
