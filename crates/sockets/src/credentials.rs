@@ -21,8 +21,8 @@ use crate::family::Retired;
 use crate::ops::keep;
 use crate::table::{self, Ref};
 use crate::{
-    closer, family, filters, handler, kernel_sockets, other_families, pair, peers, pollset,
-    process, process_slots, rendezvous, sets, thread,
+    closer, epoll_sets, family, filters, handler, kernel_sockets, other_families, pair, peers,
+    pollset, process, process_slots, rendezvous, thread,
 };
 use core::cell::Cell;
 use sovia_control::Reason;
@@ -127,7 +127,7 @@ fn leave(cause: Cause) -> bool {
     fallback_all(cause);
     if process::is_confined() {
         // Call this while the table still has the entries.
-        sets::leave_to_program();
+        epoll_sets::leave_to_program();
     }
     // Stop the threads only after the fallback, because this process may also hold the other end of a connection.
     let stopped = thread::stop(nudge);
@@ -138,8 +138,8 @@ fn leave(cause: Cause) -> bool {
     // file.
     let is_shared = process_slots::has_relatives() || family::is_in_a_file();
     let retired = if is_shared { drop_all(cause.reason()) } else { Vec::new() };
-    sets::remove_doorbells();
-    pair::leave_all(sets::forget_pair);
+    epoll_sets::remove_doorbells();
+    pair::leave_all(epoll_sets::forget_pair);
     peers::leave_all();
     handler::begin_anew();
     pair::renew_doorbells();
@@ -209,14 +209,14 @@ fn await_waiting(connections: &[(i32, Ref)]) {
 fn drop_all(reason: Reason) -> Vec<Retired> {
     // A forked relative may have moved a connection back to TCP, and this process's epoll sets may not have noticed
     // yet.
-    sets::look_for_gone();
+    epoll_sets::look_for_gone();
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
     let mut retired: Vec<Retired> = Vec::new();
     for (fd, at) in all {
         let conn = at.conn;
         if !retired.iter().any(|one| one.index == at.index) {
-            sets::conn_closed(at);
+            epoll_sets::conn_closed(at);
             // This process keeps the socket, but the family no longer knows that it does.
             conn.spread();
             if conn.stay_plain() {

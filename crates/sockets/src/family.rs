@@ -30,7 +30,7 @@ use sovia_sys::{Fd, Mapping};
 const CHUNK: usize = 1 << 9;
 const WORDS: usize = CHUNK / 64;
 /// Number of epoll instances whose users are recorded.
-const SET_USERS: usize = 4096;
+const EPOLL_SET_USERS: usize = 4096;
 
 #[repr(C, align(4096))]
 struct Header {
@@ -55,9 +55,9 @@ struct Chunk {
 struct First {
     chunk: Chunk,
     /// Processes that use each epoll instance in which Sovia serves connections.
-    set_users: [AtomicU64; SET_USERS],
-    /// Number of entries that epoll sets have had, for [`number_set_entry`].
-    set_entries: AtomicU64,
+    epoll_set_users: [AtomicU64; EPOLL_SET_USERS],
+    /// Number of entries that epoll sets have had, for [`number_epoll_entry`].
+    epoll_entries: AtomicU64,
     /// Number of bytes that the family's connections use in segments ([`backlog`]).
     backlog: AtomicU64,
     /// Robust-list entries of the family's threads. These threads may hold locks in chunks.
@@ -213,25 +213,25 @@ fn chunks() -> impl Iterator<Item = (usize, &'static Chunk)> {
     (0..CONNS / CHUNK).filter_map(|at| Some((at, chunk(at)?)))
 }
 
-/// Returns the word with the users of the epoll instance with index `index` ([`crate::sets`]).
+/// Returns the word with the users of the epoll instance with index `index` ([`crate::epoll_sets`]).
 #[inline]
-pub(crate) fn set_users(index: u32) -> Option<&'static AtomicU64> {
+pub(crate) fn epoll_set_users(index: u32) -> Option<&'static AtomicU64> {
     if first().is_none() {
         // Children forked from now on share the instance, so the users must lie in shared memory.
         map(0)?;
     }
-    first_mapping()?.set_users.get(index as usize)
+    first_mapping()?.epoll_set_users.get(index as usize)
 }
 
 /// Returns a number for a new entry of an epoll set, never 0. A forked child's copy of the entry has the same
 /// number.
-pub(crate) fn number_set_entry() -> u64 {
-    first_mapping().map_or(1, |first| first.set_entries.fetch_add(1, Ordering::Relaxed) + 2)
+pub(crate) fn number_epoll_entry() -> u64 {
+    first_mapping().map_or(1, |first| first.epoll_entries.fetch_add(1, Ordering::Relaxed) + 2)
 }
 
 /// Returns the words with the users of all epoll instances.
-pub(crate) fn each_set_users() -> impl Iterator<Item = &'static AtomicU64> {
-    first_mapping().into_iter().flat_map(|first| &first.set_users)
+pub(crate) fn each_epoll_set_users() -> impl Iterator<Item = &'static AtomicU64> {
+    first_mapping().into_iter().flat_map(|first| &first.epoll_set_users)
 }
 
 /// Returns the connection with number `index` if it lies in the first chunk.
@@ -463,7 +463,7 @@ pub fn expect_child() -> Option<usize> {
 pub(crate) fn expect() -> Option<Expected> {
     let child = process_slots::expect()?;
     if child.is_known {
-        for users in each_set_users().filter(|users| users.load(Ordering::Relaxed) != 0) {
+        for users in each_epoll_set_users().filter(|users| users.load(Ordering::Relaxed) != 0) {
             process_slots::strike(users, child.slot);
         }
         // Remove the slot's earlier process from the holders of its connections.

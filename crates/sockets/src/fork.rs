@@ -8,9 +8,9 @@
 use crate::conn::unnamed;
 use crate::process::{errno, set_errno};
 use crate::{
-    closer, credentials, exec, family, filters, handler, kept, kernel_sockets, linger, memory, ops,
-    other_families, pair, peers, pollset, process, process_slots, progress, reactor, rendezvous,
-    sets, stream, table,
+    closer, credentials, epoll_sets, exec, family, filters, handler, kernel_sockets, linger,
+    memory, ops, other_families, pair, peers, pollset, process, process_slots, progress, reactor,
+    rendezvous, stream, table, tcp_reasons,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -122,7 +122,7 @@ fn forking() -> bool {
         credentials::hold();
         rendezvous::hold();
         reactor::hold();
-        sets::hold();
+        epoll_sets::hold();
         // Take this lock before the lock of the pairs. A thread that starts the progress thread holds this lock
         // while it makes a doorbell.
         kernel_sockets::hold();
@@ -136,7 +136,7 @@ fn forking() -> bool {
         linger::hold();
         filters::hold();
     }
-    sets::copying();
+    epoll_sets::copying();
     if process::is_confined() {
         // Reserve no process slot for the child. This process holds no connection any more, and the search for a
         // free slot needs system calls.
@@ -184,7 +184,7 @@ fn fork_done(whole: bool) {
     pair::release();
     handler::release();
     kernel_sockets::release();
-    sets::release();
+    epoll_sets::release();
     reactor::release();
     rendezvous::release();
     credentials::release();
@@ -212,14 +212,14 @@ fn born(whole: bool) {
     table::forked();
     pair::forked();
     peers::forked();
-    sets::forked();
+    epoll_sets::forked();
     pollset::forked();
     ops::keep::forked();
     linger::forked();
     memory::forked();
     handler::forked();
     if whole {
-        kept::forked();
+        tcp_reasons::forked();
     }
 }
 

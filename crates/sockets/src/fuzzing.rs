@@ -3,7 +3,7 @@
 use crate::message::{LINK_LEN, Link, Message, MessageKind, Process};
 use crate::pair::{DOORBELLS, Segment, SideIndex};
 use crate::table::Ref;
-use crate::{pair, peers, rendezvous, sets, stream};
+use crate::{epoll_sets, pair, peers, rendezvous, stream};
 use core::net::SocketAddr;
 use sovia_sys::trace::Secret;
 use sovia_sys::{Fd, call, clock};
@@ -111,6 +111,6 @@ pub fn repair(at: Ref) {
 /// Forgets every rendezvous, every pair and every peer. Call it only while no connection has a VI.
 pub fn forget_peers() {
     rendezvous::leave_all();
-    pair::leave_all(sets::forget_pair);
+    pair::leave_all(epoll_sets::forget_pair);
     peers::leave_all();
 }

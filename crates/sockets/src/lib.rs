@@ -16,7 +16,7 @@
 //! - [`exec`]: programs that this process executes, and their connections; [`fallback`]: moves a connection from its
 //!   VI back to TCP.
 //! - [`rendezvous`]: how the two ends of a connection find each other and make a VI.
-//! - `sets`: connections in epoll instances; `handler`: threads that handle messages; [`wait`]: waits for one
+//! - `epoll_sets`: connections in epoll instances; `handler`: threads that handle messages; [`wait`]: waits for one
 //!   connection.
 //! - [`stream`]: sends and receives on TCP and on the VI.
 //! - `kernel_sockets`: requests to the thread that watches kernel sockets; [`pair`]: a peer process, and the
@@ -42,6 +42,7 @@ pub mod conn;
 pub mod credentials;
 mod engine;
 pub mod epoll;
+mod epoll_sets;
 pub mod exec;
 pub mod fallback;
 pub mod family;
@@ -52,7 +53,6 @@ pub mod fork;
 pub mod fuzzing;
 mod handler;
 mod keepalive;
-mod kept;
 mod kernel_sockets;
 mod linger;
 pub mod loan;
@@ -74,10 +74,10 @@ pub mod protocol;
 pub mod reactor;
 mod relay;
 pub mod rendezvous;
-mod sets;
 pub mod stats;
 pub mod stream;
 pub mod table;
+mod tcp_reasons;
 mod thread;
 pub mod wait;
 

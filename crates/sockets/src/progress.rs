@@ -17,8 +17,8 @@ use crate::per_engine::{per_engine, per_engine_tables};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
 use crate::table::Ref;
-use crate::{epoll, family, handler, keepalive, kept, kernel_sockets};
-use crate::{linger, pair, peers, rendezvous, sets, table, thread};
+use crate::{epoll, family, handler, keepalive, kernel_sockets, tcp_reasons};
+use crate::{epoll_sets, linger, pair, peers, rendezvous, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use smallvec::SmallVec;
@@ -54,7 +54,7 @@ pub(crate) fn start() {
 /// a thread that runs [`epoll::leave_shared`], even if the program sleeps in the kernel.
 pub(crate) fn end_for_fork() {
     let is_only = thread::count() == 1 && thread::all_end_on_request() && kernel_sockets::is_here();
-    if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
+    if !is_only || work().is_some() || epoll_sets::any_has_attached() || !thread::is_single() {
         return;
     }
     // Signals are deferred in this block. If a handler left the block by `longjmp`, or waited in it, the process
@@ -130,14 +130,14 @@ fn round_of_caller() {
             kernel_socket_event(kernel_sockets::token(at.index, at.generation, fd), events);
         }
     }
-    kept::receive();
+    tcp_reasons::receive();
     let now = clock::now_ns();
     if now >= AUDIT_AT.load(Ordering::Relaxed) {
         AUDIT_AT.store(now + audit::PERIOD_NS, Ordering::Relaxed);
         look_from_time_to_time(now);
     }
     review::after_change();
-    sets::look_for_gone();
+    epoll_sets::look_for_gone();
     epoll::leave_shared();
     deaths::look_around();
     collect_pairs();
@@ -147,22 +147,22 @@ fn round_of_caller() {
 
 /// Removes the pairs of peers that have died.
 fn collect_pairs() {
-    if pair::collect(sets::forget_pair) {
+    if pair::collect(epoll_sets::forget_pair) {
         rendezvous::withdraw_from_dead();
-        pair::collect(sets::forget_pair);
+        pair::collect(epoll_sets::forget_pair);
     }
 }
 
 /// Checks for changes that no event reports. Returns false if there are no connections.
 fn look_from_time_to_time(now: u64) -> bool {
-    kept::look_at_switch();
+    tcp_reasons::look_at_switch();
     keepalive::look(now);
     audit_all(now)
 }
 
 /// Does what another thread or a peer may have rung for, before [`serve`].
 fn answer_ring() {
-    sets::look_for_gone();
+    epoll_sets::look_for_gone();
     epoll::leave_shared();
 }
 
@@ -263,7 +263,7 @@ impl Rounds {
             kernel_sockets::audits();
         }
         deaths::watch(self.watching, &mut self.watched);
-        kept::watch(self.watching, &mut self.filters, FILTERS);
+        tcp_reasons::watch(self.watching, &mut self.filters, FILTERS);
         review::after_change();
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let now = clock::now_ns();
@@ -308,7 +308,7 @@ impl Rounds {
             let token = { event.u64 };
             match token {
                 kernel_sockets::DOORBELL_TOKEN => answer_ring(),
-                FILTERS => kept::receive(),
+                FILTERS => tcp_reasons::receive(),
                 _ if deaths::peer_of(token).is_some() => {}
                 _ if notification_sockets::take_notification(token) => answer_ring(),
                 _ => kernel_socket_event(token, event.events),
@@ -329,11 +329,12 @@ impl Rounds {
         }
         if due {
             kernel_sockets::may_stop_audits();
-            let goes_on = look_from_time_to_time(now) || kept::is_off();
+            let goes_on = look_from_time_to_time(now) || tcp_reasons::is_off();
             self.audit = goes_on.then_some(now + audit::PERIOD_NS);
             // This thread goes on if it must still unmap a pair.
-            let is_done =
-                !has_pairs() && pair::pause().or_else(linger::pause).is_none() && !kept::is_off();
+            let is_done = !has_pairs()
+                && pair::pause().or_else(linger::pause).is_none()
+                && !tcp_reasons::is_off();
             if pause == left && thread::count() == 1 && is_done {
                 // The thread ends, because nothing is left to watch for now.
                 return After::Idle;
@@ -404,7 +405,7 @@ fn has_pairs() -> bool {
 fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut any_missed = false;
-    sets::look_for_gone();
+    epoll_sets::look_for_gone();
     // Check here too, because a forked relative with other doorbells cannot ring this process.
     epoll::leave_shared();
     let mut stalled = Vec::new();
@@ -424,7 +425,7 @@ fn audit_all(now: u64) -> bool {
             } else if found == Finding::FallingBack {
                 falling_back.push(index);
             } else if found != Finding::Fine {
-                sets::queue_missed(pair, conn.vi.load(Ordering::Relaxed));
+                epoll_sets::queue_missed(pair, conn.vi.load(Ordering::Relaxed));
                 if found == Finding::Corrupt || pair.suspect.load(Ordering::Relaxed) {
                     listeners::notify_own(conn);
                 } else {

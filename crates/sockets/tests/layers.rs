@@ -8,11 +8,11 @@ const LAYERS: &[&[&str]] = &[
     &[
         "agents",
         "backlog",
-        "members",
         "memory",
         "message",
         "passed_on",
         "process",
+        "process_slots",
         "stats",
         "thread",
     ],
@@ -29,12 +29,12 @@ const LAYERS: &[&[&str]] = &[
     &["pair"],
     &["kernel_sockets"],
     &["filters"],
-    &["kept"],
+    &["tcp_reasons"],
     &["stream"],
     // State that outlasts a close.
     &["linger"],
     // Modules that wait for events.
-    &["handler", "sets", "wait"],
+    &["epoll_sets", "handler", "wait"],
     // Moves to a VI, and the fallback to TCP.
     &["rendezvous"],
     &["fallback"],
@@ -56,7 +56,8 @@ const LAYERS: &[&[&str]] = &[
 
 #[test]
 fn modules_import_only_lower_layers() {
-    let known = [("conn", "members"), ("stream", "conn"), ("sets", "pair"), ("fork", "ops")];
+    let known =
+        [("conn", "process_slots"), ("stream", "conn"), ("epoll_sets", "pair"), ("fork", "ops")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }
 

@@ -15,7 +15,7 @@ pub const RENDEZVOUS_TABLE: u8 = 2;
 /// Lock of the reactor, which notifies other event loops.
 pub const REACTOR: u8 = 3;
 /// Lock of an epoll set. The set reads its connections under this lock.
-pub const SET: u8 = 4;
+pub const EPOLL_SET: u8 = 4;
 /// Lock of a connection. A thread never takes two of them.
 pub const CONNECTION: u8 = 5;
 /// Lock for the start of a thread.
@@ -23,7 +23,7 @@ pub const THREAD: u8 = 6;
 /// Lock of the queue of connections whose callbacks the handler thread must call.
 pub const CALLS: u8 = 7;
 /// Lock of the list of pairs that the handler thread serves.
-pub const LANES: u8 = 8;
+pub const SERVED_PAIRS: u8 = 8;
 /// Lock of the list of sockets from which a pair's segment was offered.
 pub const OFFERS: u8 = 9;
 /// Lock of the notification sockets that a peer by rule is about to get.

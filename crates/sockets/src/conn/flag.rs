@@ -55,7 +55,7 @@ pub const TORN: u32 = 1 << 22;
 /// then miss bytes.
 pub const RELAYED: u32 = 1 << 23;
 /// Set if the connection stays on its VI, but the kernel watches its kernel socket for epoll sets.
-pub const LEFT_TO_SETS: u32 = 1 << 24;
+pub const LEFT_TO_EPOLL_SETS: u32 = 1 << 24;
 /// Set after this end has asked the sender to put unread bytes of the VI on TCP, until all these bytes have
 /// arrived. Until then the bytes also stay on the VI.
 pub const RETURNING: u32 = 1 << 25;

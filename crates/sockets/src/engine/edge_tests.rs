@@ -3,11 +3,11 @@
 //! Time limits here are watchdogs: a call that reaches one has missed its event.
 
 use crate::conn::{Phase, Role};
+use crate::epoll_sets::{self, EpollSet};
 use crate::native::{self, Info};
 use crate::ops::{self, Flags};
 use crate::per_engine::Engine;
 use crate::rendezvous::Server;
-use crate::sets::{self, Set};
 use crate::{Outcome, epoll, table};
 use core::sync::atomic::Ordering;
 use sovia_sys::{Fd, UserSliceMut, call, poll};
@@ -170,15 +170,15 @@ impl Instance {
     fn new(engine: Engine) -> Instance {
         let epfd = poll::epoll_create().unwrap();
         let index = engine.run(|| {
-            sets::created(epfd);
+            epoll_sets::created(epfd);
             let table::Entry::Epoll(index) = table::get(epfd) else { panic!("not followed") };
             index
         });
         Instance { engine, epfd, index }
     }
 
-    fn set(&self) -> &'static Set {
-        self.engine.run(|| sets::get(self.index)).expect("an open instance")
+    fn set(&self) -> &'static EpollSet {
+        self.engine.run(|| epoll_sets::get(self.index)).expect("an open instance")
     }
 
     fn control(&self, op: i32, fd: i32, events: u32, data: u64) -> Outcome {

@@ -1,19 +1,19 @@
 //! epoll for descriptors that the kernel serves, and for VIs.
 //!
 //! The program's epoll instance is an instance of the kernel. The kernel's instance contains all entries except
-//! those of connections with a VI. The set keeps these entries (`sets`), so a change of their events costs no
+//! those of connections with a VI. The set keeps these entries (`epoll_sets`), so a change of their events costs no
 //! system call. The kernel's instance also contains the set's doorbell, which wakes a sleeping thread. The doorbell
 //! is edge-triggered, so a thread need not read it after a ring.
 
 mod wait;
 
-pub use crate::sets::created;
+pub use crate::epoll_sets::created;
 pub use wait::{KernelSleep, filter, note_order, pass_on, wait};
 
 use crate::conn::lent;
 use crate::conn::{Phase, flag};
+use crate::epoll_sets::{self, EpollSet};
 use crate::fallback::{self, Cause};
-use crate::sets::{self, Set};
 use crate::{Outcome, kernel_sockets, ops, table};
 use core::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ pub use libc::epoll_event as Event;
 /// Returns true if `epoll_wait` on the instance needs Sovia, because connections in the instance have VIs.
 #[inline]
 pub fn is_ours(index: u32) -> bool {
-    let Some(set) = sets::get(index) else { return false };
+    let Some(set) = epoll_sets::get(index) else { return false };
     share(index, set);
     set.attached.load(Ordering::Acquire) != 0
 }
@@ -36,13 +36,13 @@ pub fn control(
     event: Option<(u32, u64)>,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    let Some(set) = sets::get(index) else { return kernel() };
+    let Some(set) = epoll_sets::get(index) else { return kernel() };
     let generation = set.generation();
     share(index, set);
     let at = match table::get(fd) {
         table::Entry::Conn(at) if at.conn.is_generation(at.generation) => at,
         table::Entry::Epoll(inner) => {
-            if let Some(inner) = sets::get(inner) {
+            if let Some(inner) = epoll_sets::get(inner) {
                 make_nested(inner);
             }
             return kernel();
@@ -59,14 +59,14 @@ pub fn control(
     };
     let nested = set.nested.load(Ordering::Acquire);
     if nested && at.conn.phase() == Phase::Attached {
-        fallback::now(fd, at, Cause::Set);
+        fallback::now(fd, at, Cause::EpollSet);
     }
     if at.conn.phase() == Phase::Plain {
         // The kernel's instance must report this connection, and cannot report a VI. So prevent another rendezvous.
         at.conn.again.store(0, Ordering::Relaxed);
         if set.attached.load(Ordering::Acquire) != 0 {
             // A forked relative may have moved the connection back to TCP without knowing of an entry in this set.
-            fallback::settle_in_sets(at);
+            fallback::settle_in_epoll_sets(at);
         }
         return kernel();
     }
@@ -80,7 +80,7 @@ pub fn control(
     let result = set.with_generation(generation, |inner| match at.conn.phase() {
         // Either the descriptor is a relay's socket by now, or is about to be one. Or the kernel must report the
         // connection, although the connection stays on its VI.
-        Phase::Attached if is_relayed() || at.conn.has(flag::LEFT_TO_SETS) || nested => {
+        Phase::Attached if is_relayed() || at.conn.has(flag::LEFT_TO_EPOLL_SETS) || nested => {
             match kernel.take() {
                 Some(kernel) => kernel(),
                 None => Err(libc::EAGAIN),
@@ -121,8 +121,8 @@ pub fn control(
 /// Records that this process uses the instance. If another process uses it as well, moves all connections in it to
 /// TCP.
 #[inline]
-fn share(index: u32, set: &Set) {
-    if sets::is_shared(index, || set.catch_up()) && !set.nested.load(Ordering::Acquire) {
+fn share(index: u32, set: &EpollSet) {
+    if epoll_sets::is_shared(index, || set.catch_up()) && !set.nested.load(Ordering::Acquire) {
         make_nested(set);
         // Wake the other process's progress thread, which must also move its entries to the kernel's instance.
         kernel_sockets::nudge_family();
@@ -132,13 +132,13 @@ fn share(index: u32, set: &Set) {
 /// Moves this process's entries to the kernel, in instances that a forked relative has begun to use. Called by the
 /// progress thread, because the program itself may not use the instance for a long time.
 pub(crate) fn leave_shared() {
-    sets::each_with_index(|index, set| {
+    epoll_sets::each_with_index(|index, set| {
         let is_used = set.attached.load(Ordering::Acquire) != 0;
         let is_nested = set.nested.load(Ordering::Acquire);
-        if is_used && !is_nested && sets::is_shared_by_users(index) {
+        if is_used && !is_nested && epoll_sets::is_shared_by_users(index) {
             // Do not wait for the other processes, because they may wait for this thread.
             for (fd, at) in set.nest() {
-                fallback::soon(fd, at, Cause::Set);
+                fallback::soon(fd, at, Cause::EpollSet);
             }
         } else if is_nested && !is_used {
             set.drop_doorbell();
@@ -148,16 +148,16 @@ pub(crate) fn leave_shared() {
 
 /// Moves the connections in the instance to TCP. Called when poll or select waits for the instance.
 pub fn polled(index: u32) {
-    if let Some(set) = sets::get(index) {
+    if let Some(set) = epoll_sets::get(index) {
         make_nested(set);
     }
 }
 
-/// Sets [`Set::nested`], and moves all connections in the epoll instance back to TCP.
-fn make_nested(set: &Set) {
+/// Sets [`EpollSet::nested`], and moves all connections in the epoll instance back to TCP.
+fn make_nested(set: &EpollSet) {
     for (fd, at) in set.nest() {
-        fallback::now(fd, at, Cause::Set);
-        fallback::settle_in_sets(at);
+        fallback::now(fd, at, Cause::EpollSet);
+        fallback::settle_in_epoll_sets(at);
     }
     set.drop_doorbell();
 }

@@ -2,9 +2,9 @@
 //! sleeps.
 
 use super::Event;
+use crate::epoll_sets::{EpollSet, get, is_own};
 use crate::pair::{ReadyList, notification_sockets};
 use crate::process::{PLAIN, Waiting};
-use crate::sets::{Set, get, is_own};
 use crate::stream::combine;
 use crate::wait::{Spin, before_kernel_wait};
 use crate::{Errno, Outcome, errno, fallback, kernel_sockets, process};
@@ -39,7 +39,7 @@ pub fn wait(
 /// A sleep in the program's own call, on an instance in which no connection has a VI.
 #[derive(Debug)]
 #[must_use = "its end must be counted"]
-pub struct KernelSleep(&'static Set);
+pub struct KernelSleep(&'static EpollSet);
 
 impl KernelSleep {
     /// Counts the calling thread as sleeping in an instance. Returns `None` if a connection in the instance has a
@@ -47,7 +47,7 @@ impl KernelSleep {
     pub fn begin(index: u32) -> Option<KernelSleep> {
         let set = get(index)?;
         before_kernel_wait();
-        // SYNC: pairs with `Set::take_in`. Either `take_in` finds this thread asleep, or this thread finds the
+        // SYNC: pairs with `EpollSet::take_in`. Either `take_in` finds this thread asleep, or this thread finds the
         // connection.
         set.asleep.fetch_add(1, Ordering::SeqCst);
         let sleep = KernelSleep(set);
@@ -82,7 +82,7 @@ pub fn pass_on(index: u32) {
 
 /// Implements [`wait`] for `set`. Sets `has_rung` once the wait has taken an event of the library's own.
 fn wait_in(
-    set: &Set,
+    set: &EpollSet,
     out: &mut [Event],
     timeout: Option<u64>,
     mask: Option<&libc::sigset_t>,
@@ -133,7 +133,7 @@ fn wait_in(
                     inner.collections,
                 )
             })?;
-        set.settle(fallback::settle_in_sets);
+        set.settle(fallback::settle_in_epoll_sets);
         if n > 0 || look {
             // Both sources may report an event of a connection that has just moved between them.
             let merge_if_moved = |events: &mut [Event], n| {
@@ -162,7 +162,7 @@ fn wait_in(
             }
             if n == 0 {
                 n = collect(out)?;
-                if set.settle(fallback::settle_in_sets) && n == 0 {
+                if set.settle(fallback::settle_in_epoll_sets) && n == 0 {
                     // The kernel reports these connections from now on, so ask again.
                     continue;
                 }
@@ -193,7 +193,7 @@ fn wait_in(
                 now = clock::now_ns();
                 if until.is_some_and(|until| now >= until) {
                     let n = collect(out)?;
-                    set.settle(fallback::settle_in_sets);
+                    set.settle(fallback::settle_in_epoll_sets);
                     return Ok(n);
                 }
             }
@@ -205,7 +205,7 @@ fn wait_in(
     }
 }
 
-/// Result of [`Set::spin_or_sleep`].
+/// Result of [`EpollSet::spin_or_sleep`].
 enum Waited {
     /// A VI had an event after so short a time that the clock need not be read.
     Moment,
@@ -230,7 +230,7 @@ fn merge(events: &mut [Event], n: usize) -> usize {
     end
 }
 
-impl Set {
+impl EpollSet {
     /// Collects the kernel's events without waiting. Removes the library's own events, and then sets `has_rung`.
     fn kernel(
         &self,
@@ -268,11 +268,14 @@ impl Set {
         let waits = crate::wait::begin();
         let mut ready_lists: [Option<NonNull<ReadyList>>; 16] = [None; 16];
         let (count, worth) = self.with(|inner| {
-            for (to, lane) in ready_lists.iter_mut().zip(&inner.lanes) {
-                waits.keep(Arc::as_ptr(&lane.pair).addr());
-                *to = Some(NonNull::from(lane.ready_list()));
+            for (to, watched_pair) in ready_lists.iter_mut().zip(&inner.watched_pairs) {
+                waits.keep(Arc::as_ptr(&watched_pair.pair).addr());
+                *to = Some(NonNull::from(watched_pair.ready_list()));
             }
-            (inner.lanes.len(), inner.lanes.iter().any(|lane| lane.pair.worth_spinning()))
+            (
+                inner.watched_pairs.len(),
+                inner.watched_pairs.iter().any(|watched_pair| watched_pair.pair.worth_spinning()),
+            )
         });
         let ready_lists = &ready_lists[..count.min(16)];
         // SAFETY: a ready list lies in its pair's segment. The segment stays mapped while `waits` names the pair.
@@ -321,8 +324,8 @@ impl Set {
             // Do this under the lock, so that it comes before or after another thread's announcement of its sleep,
             // not in between.
             if self.count_awake() {
-                for lane in &inner.lanes {
-                    lane.ready_list().awake();
+                for watched_pair in &inner.watched_pairs {
+                    watched_pair.ready_list().awake();
                 }
             }
         });

@@ -22,7 +22,7 @@ const OWN_PART: u32 = flag::CORRUPT
     | flag::HANDLED
     | flag::NOTIFIED
     | flag::RELAYED
-    | flag::LEFT_TO_SETS
+    | flag::LEFT_TO_EPOLL_SETS
     | flag::UNANSWERED
     | flag::REFLECTED;
 
@@ -97,11 +97,11 @@ fn may_join(inherited: &Descriptors) -> bool {
         // The kernel would answer the write of a larger file with a signal.
         && call::soft_limit(libc::RLIMIT_FSIZE).is_none_or(|limit| limit >= LEN as u64)
         // The program does not know which connections an epoll instance watches.
-        && !inherits_sets()
+        && !inherits_epoll_sets()
 }
 
 /// Returns true if the program inherits an epoll instance.
-fn inherits_sets() -> bool {
+fn inherits_epoll_sets() -> bool {
     let mut inherits = false;
     table::for_each_epoll(|fd, _| inherits |= outlasts_exec(fd));
     inherits

@@ -31,7 +31,7 @@ pub use program::Target;
 use crate::Errno;
 use crate::fallback::{self, Cause};
 use crate::table::{self, Ref};
-use crate::{other_families, process, sets};
+use crate::{epoll_sets, other_families, process};
 use smallvec::SmallVec;
 use sovia_sys::call;
 
@@ -54,7 +54,7 @@ pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<ExecPrepar
     inherited.retain(|(_, at)| !left.passes(at.conn));
     take_back(inherited, Cause::Exec);
     if !process::is_borrowed() {
-        sets::leave_by_exec();
+        epoll_sets::leave_by_exec();
     }
     Ok(left)
 }

@@ -21,7 +21,7 @@ pub enum Cause {
     Released,
     /// The connection is in an epoll instance in which other processes wait as well, or which another epoll
     /// instance watches. Only the kernel can report the connection's events.
-    Set,
+    EpollSet,
     /// The process changes its user or its rights.
     Credentials,
     /// The process limits its address space.
@@ -75,7 +75,7 @@ impl Cause {
             Cause::Exec | Cause::Spawn => Reason::RetreatExec,
             Cause::Ulp => Reason::RetreatUlp,
             Cause::Passed | Cause::PassedOnRecord => Reason::RetreatPassed,
-            Cause::Call | Cause::Released | Cause::Set | Cause::Table => Reason::RetreatCall,
+            Cause::Call | Cause::Released | Cause::EpollSet | Cause::Table => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,

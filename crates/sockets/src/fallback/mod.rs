@@ -34,7 +34,7 @@ pub(crate) use pending::{
     continue_pending, is_still_pending, needs_keeper, pause, soon, start_keeper,
 };
 pub(crate) use settle::{
-    await_peer, concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets,
+    await_peer, concerns, go_on, go_on_under, is_bringing, settle, settle_in_epoll_sets,
 };
 pub(crate) use wait::all;
 
@@ -43,7 +43,9 @@ use crate::pair;
 use crate::pair::lent::{self, How};
 use crate::stream::{self, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{family, keepalive, kernel_sockets, other_families, process, rendezvous, sets, stats};
+use crate::{
+    epoll_sets, family, keepalive, kernel_sockets, other_families, process, rendezvous, stats,
+};
 use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
@@ -135,10 +137,10 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         detach(at);
         return false;
     }
-    if cause == Cause::Set && must_stay(&mut guard, fd) {
-        leave_to_set(&mut guard, fd);
+    if cause == Cause::EpollSet && must_stay(&mut guard, fd) {
+        leave_to_epoll_set(&mut guard, fd);
         drop(guard);
-        sets::detached(at);
+        epoll_sets::detached(at);
         return false;
     }
     conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
@@ -218,9 +220,9 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
 /// Lets the kernel's epoll instance report events of a connection that must stay on its VI. The kernel socket has
 /// ended, so the kernel reports it as readable, which is right for the unread bytes on the VI. The program's sends
 /// go over TCP, so the kernel's report of room is right as well.
-fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
+fn leave_to_epoll_set(guard: &mut Guard<'_>, fd: i32) {
     leave_sending(guard, fd);
-    guard.conn.set(flag::LEFT_TO_SETS);
+    guard.conn.set(flag::LEFT_TO_EPOLL_SETS);
 }
 
 /// Like [`now`], but the peer falls back first. So the bytes that the peer has not read yet are on TCP before bytes
@@ -287,7 +289,7 @@ fn detach(at: Ref) {
     };
     // Call this only after the phase has changed. Then the next call on an epoll set finds the events that the
     // kernel reports for the socket.
-    sets::detached(at);
+    epoll_sets::detached(at);
     if let Some(pair) = pair {
         lent::leave(&pair, index, at, vi, loans, how);
     }

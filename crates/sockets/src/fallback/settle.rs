@@ -6,7 +6,7 @@ use crate::conn::{Conn, Guard, flag};
 use crate::stream::listeners;
 use crate::stream::returned::DRAIN_NS;
 use crate::table::{self, Ref};
-use crate::{process, sets};
+use crate::{epoll_sets, process};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::Rx;
 use sovia_sync::hazard::Waits;
@@ -15,16 +15,17 @@ use sovia_sys::{call, clock, futex, poll};
 /// Returns true if [`settle`] or [`is_bringing`] may have work: the connection is falling back, or has fallen back.
 #[inline]
 pub(crate) fn concerns(conn: &Conn) -> bool {
-    conn.has(flag::FALLING_BACK | flag::LEFT_TO_SETS | flag::RETURNING) || conn.rx() == Rx::Back
+    conn.has(flag::FALLING_BACK | flag::LEFT_TO_EPOLL_SETS | flag::RETURNING)
+        || conn.rx() == Rx::Back
 }
 
 /// Continues a fallback after a call on the connection. If both directions are on TCP, the connection becomes an
 /// ordinary socket.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
-    if conn.has(flag::LEFT_TO_SETS) {
+    if conn.has(flag::LEFT_TO_EPOLL_SETS) {
         // A relative may have set this flag, and cannot change this process's epoll sets.
-        sets::detached(at);
+        epoll_sets::detached(at);
     }
     if conn.is_going_back() {
         go_on(at);
@@ -82,13 +83,13 @@ pub(crate) fn await_peer(at: Ref, longest: u64) {
 
 /// Continues the fallback of a connection that an epoll set watches. If the connection has left its VI, removes the
 /// connection from the epoll sets.
-pub(crate) fn settle_in_sets(at: Ref) {
+pub(crate) fn settle_in_epoll_sets(at: Ref) {
     if at.is_attached_here() {
         settle(at);
     } else {
         // A relative has moved the connection back to TCP. The relative could remove only the entries of epoll sets
         // that it has copies of.
-        sets::detached(at);
+        epoll_sets::detached(at);
     }
 }
 

@@ -33,14 +33,14 @@ const LOCK_NS: u64 = 1_000_000;
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
     /// Pairs that the handler thread serves.
-    static LANES: RobustBox<Vec<Lane>, { rank::LANES }> = RobustBox::new(Vec::new());
-    /// Incremented when `LANES` changes, so that the handler thread copies `LANES` again.
+    static SERVED_PAIRS: RobustBox<Vec<ServedPair>, { rank::SERVED_PAIRS }> = RobustBox::new(Vec::new());
+    /// Incremented when `SERVED_PAIRS` changes, so that the handler thread copies `SERVED_PAIRS` again.
     static CHANGES: AtomicU32 = AtomicU32::new(0);
 }
 
 /// The part of the handler thread that concerns one pair of processes.
 #[derive(Debug, Clone)]
-struct Lane {
+struct ServedPair {
     pair: Arc<Pair>,
     ready_list: u32,
 }
@@ -79,13 +79,15 @@ fn ready_list(index: u32) -> Option<u32> {
         // A forked relative has made this pair and owns the pair's ready lists.
         return None;
     }
-    LANES.with(|lanes| {
-        lanes.retain(|lane| pair::is_current(&lane.pair));
-        if let Some(lane) = lanes.iter().find(|lane| Arc::ptr_eq(&lane.pair, &pair)) {
-            return Some(lane.ready_list);
+    SERVED_PAIRS.with(|served_pairs| {
+        served_pairs.retain(|served_pair| pair::is_current(&served_pair.pair));
+        if let Some(served_pair) =
+            served_pairs.iter().find(|served_pair| Arc::ptr_eq(&served_pair.pair, &pair))
+        {
+            return Some(served_pair.ready_list);
         }
         let ready_list = pair.take_ready_list(DOORBELL)?;
-        lanes.push(Lane { pair, ready_list });
+        served_pairs.push(ServedPair { pair, ready_list });
         CHANGES.fetch_add(1, Ordering::Release);
         // Wake the handler thread, because a sleeping handler thread has not announced its sleep in this pair.
         nudge();
@@ -115,7 +117,7 @@ fn spawn() -> bool {
     started
 }
 
-impl Lane {
+impl ServedPair {
     fn ready_list(&self) -> &ReadyList {
         self.pair.ready_list(self.ready_list)
     }
@@ -123,30 +125,31 @@ impl Lane {
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
-    let mut lanes: Vec<Lane> = Vec::new();
+    let mut served_pairs: Vec<ServedPair> = Vec::new();
     let mut changes = None;
     // Connections whose locks other threads held, so that the handler thread must try again.
     let mut later: Vec<u32> = Vec::new();
     while !thread::must_end() {
         let now = CHANGES.load(Ordering::Acquire);
         if changes.replace(now) != Some(now) {
-            lanes = LANES.with(|lanes| lanes.clone());
+            served_pairs = SERVED_PAIRS.with(|served_pairs| served_pairs.clone());
         }
         for index in core::mem::take(&mut later) {
             arrived(index, &mut later);
         }
-        for lane in &lanes {
-            lane.ready_list().drain(|vi| {
-                if let Some(index) = lane.pair.conn_on(vi) {
+        for served_pair in &served_pairs {
+            served_pair.ready_list().drain(|vi| {
+                if let Some(index) = served_pair.pair.conn_on(vi) {
                     arrived(index, &mut later);
                 }
             });
         }
-        for lane in &lanes {
-            lane.ready_list().rung_by(DOORBELL);
-            lane.ready_list().going_to_sleep();
+        for served_pair in &served_pairs {
+            served_pair.ready_list().rung_by(DOORBELL);
+            served_pair.ready_list().going_to_sleep();
         }
-        let has_event = lanes.iter().any(|lane| lane.ready_list().has_events());
+        let has_event =
+            served_pairs.iter().any(|served_pair| served_pair.ready_list().has_events());
         if !has_event {
             let pause = (!later.is_empty()).then_some(LOCK_NS);
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
@@ -163,8 +166,8 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
                 Err(_) => return core::ptr::null_mut(),
             }
         }
-        for lane in &lanes {
-            lane.ready_list().awake();
+        for served_pair in &served_pairs {
+            served_pair.ready_list().awake();
         }
     }
     pair::close_epoll_of_doorbell(epoll);
@@ -199,19 +202,19 @@ fn handle(conn: &Conn) -> bool {
 pub(crate) fn hold() {
     THREAD.hold();
     notify::hold();
-    LANES.hold();
+    SERVED_PAIRS.hold();
 }
 
 /// Releases this module's locks after a fork, in parent and child.
 pub(crate) fn release() {
-    LANES.release();
+    SERVED_PAIRS.release();
     notify::release();
     THREAD.release();
 }
 
 /// Drops the handler thread's pairs. Called after the process has left all pairs.
 pub(crate) fn begin_anew() {
-    let any = LANES.with(|lanes| !core::mem::take(lanes).is_empty());
+    let any = SERVED_PAIRS.with(|served_pairs| !core::mem::take(served_pairs).is_empty());
     if any {
         CHANGES.fetch_add(1, Ordering::Release);
         nudge();
@@ -220,6 +223,6 @@ pub(crate) fn begin_anew() {
 
 /// Drops the parent's pairs and pending calls in a forked child.
 pub(crate) fn forked() {
-    LANES.with(Vec::clear);
+    SERVED_PAIRS.with(Vec::clear);
     notify::forked();
 }

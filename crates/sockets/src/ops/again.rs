@@ -13,7 +13,7 @@
 use super::close::last_here;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Ref};
-use crate::{family, kernel_sockets, other_families, process, sets, thread};
+use crate::{epoll_sets, family, kernel_sockets, other_families, process, thread};
 use core::sync::atomic::Ordering;
 use sovia_signal::chain;
 use sovia_sync::section;
@@ -29,7 +29,7 @@ const OVER: u32 = flag::SHUT_WR
     | flag::RESET
     | flag::ERROR
     | flag::RELAYED
-    | flag::LEFT_TO_SETS
+    | flag::LEFT_TO_EPOLL_SETS
     | flag::RETURNING
     | flag::REFLECTED;
 
@@ -65,7 +65,7 @@ fn is_free(fd: i32, at: Ref) -> bool {
         && table::refers(fd, at)
         && table::references(at.index) == 1
         && !family::is_shared(at.conn)
-        && !sets::has_attached(at)
+        && !epoll_sets::has_attached(at)
         && call::tcp_state(fd).is_some_and(|state| !state.has_ended() && !state.peer_has_ended())
         && !other_families::is_for_kernel(fd)
         && thread::is_single()
@@ -91,7 +91,7 @@ fn begin_anew(fd: i32, at: Ref) {
     table::remove(fd);
     table::enter_conn(fd, role, None, false);
     if let Some(here) = table::conn(fd) {
-        sets::follow(at, here);
+        epoll_sets::follow(at, here);
         here.conn.has_carried();
     }
     if table::release(at.index) {

@@ -8,8 +8,8 @@ use crate::rendezvous::Server;
 use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, fallback, family, keepalive, kernel_sockets, linger, other_families, pair, process,
-    process_slots, rendezvous, sets, stream,
+    Outcome, epoll_sets, fallback, family, keepalive, kernel_sockets, linger, other_families, pair,
+    process, process_slots, rendezvous, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -23,13 +23,13 @@ pub fn close(fd: i32) {
     }
     if let Some(at) = table::conn(fd) {
         let is_others = || family::is_shared(at.conn) || !at.conn.is_the_familys();
-        if table::references(at.index) == 1 && is_others() && sets::has_entry(at) {
+        if table::references(at.index) == 1 && is_others() && epoll_sets::has_entry(at) {
             // Other processes still hold the connection, so the kernel's epoll instances keep their entries for it.
             // From now on only the kernel can report events for these entries.
-            fallback::now(fd, at, Cause::Set);
+            fallback::now(fd, at, Cause::EpollSet);
             // Another process may have moved the connection back to TCP, and this process's epoll sets may not have
             // noticed yet.
-            fallback::settle_in_sets(at);
+            fallback::settle_in_epoll_sets(at);
             at.conn.again.store(0, Ordering::Relaxed);
         }
     }
@@ -45,7 +45,7 @@ pub fn disconnect(fd: i32, at: Ref) {
     let conn = at.conn;
     // A poll must get a notification, which a fallback sends.
     let is_polled = || at.attached().is_some_and(|guard| guard.own.watchers != 0);
-    let is_watched = sets::has_entry(at) || is_polled();
+    let is_watched = epoll_sets::has_entry(at) || is_polled();
     let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || is_watched;
     if is_elsewhere
         || !conn.is_attached_here()
@@ -97,7 +97,7 @@ fn let_go(fd: i32) {
                 last_here(fd, at);
             }
         }
-        Entry::Epoll(index) => sets::closed(index, fd),
+        Entry::Epoll(index) => epoll_sets::closed(index, fd),
         Entry::Foreign | Entry::Private => {}
     }
 }
@@ -121,18 +121,18 @@ pub(crate) fn leave_to_relay(
     let _ = leave_vi(guard, kernel_socket, at, false);
     // This process's epoll sets drop their entries of the connection. The entries in the kernel's epoll instances
     // stay.
-    sets::detached(at);
+    epoll_sets::detached(at);
     for &fd in descriptors {
         table::remove(fd);
         table::release(at.index);
     }
-    sets::conn_closed(at);
+    epoll_sets::conn_closed(at);
 }
 
 /// Leaves a connection. Called when this process closes its last descriptor of the connection.
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
-    sets::conn_closed(at);
+    epoll_sets::conn_closed(at);
     let is_in_rendezvous = match conn.phase() {
         Phase::Candidate => true,
         // A forked relative may have decided that the connection stays on TCP.
@@ -265,7 +265,7 @@ pub fn dup(from: i32, to: i32) {
     match table::get(from) {
         Entry::Conn(at) if at.conn.is_generation(at.generation) => table::refer(to, at),
         Entry::Epoll(index) => {
-            sets::duplicated(index);
+            epoll_sets::duplicated(index);
             table::enter_epoll(to, index);
         }
         // The program may set options through either descriptor.
@@ -363,7 +363,7 @@ pub fn forget(fd: i32) {
                 last_here(-1, at);
             }
         }
-        Entry::Epoll(index) => sets::closed(index, fd),
+        Entry::Epoll(index) => epoll_sets::closed(index, fd),
         Entry::Foreign | Entry::Private => {}
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{By, attached};
 use crate::table::{self, Ref};
-use crate::{Outcome, errno, sets};
+use crate::{Outcome, epoll_sets, errno};
 use smallvec::SmallVec;
 use sovia_sys::poll::{self, PollFd};
 
@@ -81,7 +81,7 @@ impl<'p> Lists<'p> {
         for &(i, at) in self.ours.iter().filter(|&&(i, _)| self.kernel[i].fd == OURS) {
             let p = &mut self.fds[i];
             let interest = p.events as u16 as u32;
-            let mask = sets::readiness(at, p.fd, interest);
+            let mask = epoll_sets::readiness(at, p.fd, interest);
             p.revents = mask as u16 as i16 & self.by.reports(p.events);
             n += usize::from(p.revents != 0);
         }

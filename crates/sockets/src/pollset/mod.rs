@@ -17,7 +17,7 @@ use crate::process::PLAIN;
 use crate::stream::{Watch, combine};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, FRUITLESS, Spin, Want};
-use crate::{Errno, Outcome, epoll, kernel_sockets, process, sets};
+use crate::{Errno, Outcome, epoll, epoll_sets, kernel_sockets, process};
 use lists::Lists;
 use sleeper::Terms;
 use smallvec::SmallVec;
@@ -253,7 +253,7 @@ fn wait_for_one(
             return Some(0);
         }
         let fd = keep::descriptor(fd, at);
-        let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & reported;
+        let mask = epoll_sets::readiness_under(guard, at, fd, interest) as u16 as i16 & reported;
         (mask != 0).then_some(mask)
     });
     keep::leave();

@@ -26,10 +26,10 @@ struct Sleeper {
     epfd: AtomicI32,
     /// Process to which the epoll instance belongs.
     owner: AtomicI32,
-    lanes: UnsafeCell<Vec<(Arc<Pair>, u32)>>,
+    pairs: UnsafeCell<Vec<(Arc<Pair>, u32)>>,
 }
 
-// SAFETY: only the thread named in `used` accesses `lanes`.
+// SAFETY: only the thread named in `used` accesses `pairs`.
 unsafe impl Sync for Sleeper {}
 
 per_engine! {
@@ -38,7 +38,7 @@ per_engine! {
             used: AtomicU32::new(FREE),
             epfd: AtomicI32::new(-1),
             owner: AtomicI32::new(0),
-            lanes: UnsafeCell::new(Vec::new()),
+            pairs: UnsafeCell::new(Vec::new()),
         }
     }; SLEEPERS];
 }
@@ -92,12 +92,12 @@ fn take() -> Option<(usize, &'static Sleeper)> {
 impl Sleeper {
     fn sleep(&self, number: usize, lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
         let doorbell = pair::doorbell_for(number as u32);
-        // SAFETY: this thread is named in `used`, so no other thread accesses `lanes`.
-        let lanes = unsafe { &mut *self.lanes.get() };
+        // SAFETY: this thread is named in `used`, so no other thread accesses `pairs`.
+        let pairs = unsafe { &mut *self.pairs.get() };
         let pid = call::getpid();
         if self.owner.load(Ordering::Relaxed) != pid {
             // A forked relative has used the sleeper. The epoll instance contains the relative's doorbell.
-            lanes.clear();
+            pairs.clear();
             self.epfd.store(-1, Ordering::Relaxed);
             self.owner.store(pid, Ordering::Relaxed);
         }
@@ -108,11 +108,11 @@ impl Sleeper {
             self.epfd.store(epfd.into_raw(), Ordering::Relaxed);
         }
         let epfd = self.epfd.load(Ordering::Relaxed);
-        lanes.retain(|(pair, _)| pair::is_current(pair));
-        if !watch_all(lists, lanes, doorbell) {
+        pairs.retain(|(pair, _)| pair::is_current(pair));
+        if !watch_all(lists, pairs, doorbell) {
             return step(lists, terms);
         }
-        for (pair, ready_list) in lanes.iter() {
+        for (pair, ready_list) in pairs.iter() {
             let ready_list = pair.ready_list(*ready_list);
             ready_list.drain(|_| {});
             ready_list.rung_by(doorbell);
@@ -134,7 +134,7 @@ impl Sleeper {
             }
             n.map(|_| ())
         };
-        for (pair, ready_list) in lanes.iter() {
+        for (pair, ready_list) in pairs.iter() {
             pair.ready_list(*ready_list).awake();
         }
         // The call is over, so peers need not mark VIs for it any more.
@@ -143,7 +143,7 @@ impl Sleeper {
                 // Remove the ready list only in its own pair. In another pair, the same number means another ready
                 // list.
                 let pair = pair::of(&guard).map_or(core::ptr::null(), core::ptr::from_ref);
-                for (known, ready_list) in lanes.iter() {
+                for (known, ready_list) in pairs.iter() {
                     if Arc::as_ptr(known) == pair {
                         stream::listeners::unwatch(&mut guard, *ready_list);
                     }
@@ -156,14 +156,14 @@ impl Sleeper {
 
 /// Makes the peers of all connections ring `doorbell`. For this, takes a ready list in each connection's pair. Returns
 /// false if a pair has no free ready list.
-fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, doorbell: u32) -> bool {
+fn watch_all(lists: &Lists<'_>, pairs: &mut Vec<(Arc<Pair>, u32)>, doorbell: u32) -> bool {
     for at in lists.ours() {
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { continue };
-        let ready_list = match lanes.iter().find(|(known, _)| Arc::ptr_eq(known, &pair)) {
+        let ready_list = match pairs.iter().find(|(known, _)| Arc::ptr_eq(known, &pair)) {
             Some(&(_, ready_list)) => ready_list,
             None => match pair.take_ready_list(doorbell) {
                 Some(ready_list) => {
-                    lanes.push((pair, ready_list));
+                    pairs.push((pair, ready_list));
                     ready_list
                 }
                 None => return false,
@@ -186,8 +186,8 @@ pub(crate) fn begin_anew() {
     for sleeper in POOL.iter() {
         let me = User::me().word();
         if sleeper.used.compare_exchange(FREE, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // SAFETY: this thread is named in `used`, so no other thread accesses `lanes`.
-            unsafe { &mut *sleeper.lanes.get() }.clear();
+            // SAFETY: this thread is named in `used`, so no other thread accesses `pairs`.
+            unsafe { &mut *sleeper.pairs.get() }.clear();
             sleeper.used.store(FREE, Ordering::Release);
         }
     }

@@ -4,12 +4,12 @@
 use crate::conn::Phase;
 use crate::fallback::{self, Cause};
 use crate::table::{self, Ref};
-use crate::{epoll, kept, rendezvous};
+use crate::{epoll, rendezvous, tcp_reasons};
 use core::sync::atomic::Ordering;
 
 /// Checks all connections of this process, if a reason to keep connections on TCP has changed.
 pub(super) fn after_change() {
-    if !kept::take_change() {
+    if !tcp_reasons::take_change() {
         return;
     }
     let mut all: Vec<(i32, Ref)> = Vec::new();

@@ -7,7 +7,10 @@ use crate::conn::{Conn, Phase, Role, flag};
 use crate::message::{Link, Process};
 use crate::pair::{Pending, Pinned};
 use crate::table::{self, Ref};
-use crate::{handler, kept, kernel_sockets, options, pair, protocol, sets, stats, stream, thread};
+use crate::{
+    epoll_sets, handler, kernel_sockets, options, pair, protocol, stats, stream, tcp_reasons,
+    thread,
+};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
@@ -215,13 +218,13 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         }
     }
     kernel_sockets::watches_new();
-    if !sets::attached(at) {
+    if !epoll_sets::attached(at) {
         return Attached::GoesBack;
     }
     if refusal(fd, at).is_some() {
         // A reason to keep the connection on TCP has appeared since the call of `permitted`. Let the progress
         // thread check all connections.
-        kept::look_again();
+        tcp_reasons::look_again();
     }
     if request == Request::Answered && conn.count_once() {
         stats::accelerated();

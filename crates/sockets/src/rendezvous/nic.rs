@@ -10,9 +10,9 @@ use super::attach::{Attached, attach};
 use super::offer::{are_descriptors_of_a_peer, keep, own_descriptors};
 use super::permit::permitted;
 use crate::conn::{ApproachStage, Phase, Role};
+use crate::epoll_sets;
 use crate::message::{Link, Process};
 use crate::pair::{self, Requested};
-use crate::sets;
 use crate::table::Ref;
 use sovia_control::{NicName, Reason};
 use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME};
@@ -222,7 +222,7 @@ impl Nic {
             return;
         }
         received.fds.iter_mut().for_each(Fd::vouch);
-        pair::make_room(sets::forget_pair);
+        pair::make_room(epoll_sets::forget_pair);
         let added = pair::add_nic(segment, file, nic).and_then(pair::get);
         if let Some(pair) = added {
             keep(&pair, received.fds);

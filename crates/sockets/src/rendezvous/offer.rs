@@ -7,7 +7,7 @@ use super::trial::Trials;
 use crate::conn::Role;
 use crate::message::{Link, Message, MessageKind, Process};
 use crate::pair::{OtherUser, Pair, notification_sockets};
-use crate::{kernel_sockets, pair, peers, sets, table};
+use crate::{epoll_sets, kernel_sockets, pair, peers, table};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
@@ -181,7 +181,7 @@ fn new_pair(
         // The program needs the low descriptor numbers.
         return Err(Reason::NoDescriptors);
     }
-    pair::make_room(sets::forget_pair);
+    pair::make_room(epoll_sets::forget_pair);
     let added = pair::add(segment, fd, 0, peer, other_user, server);
     added.map(drop).ok_or(Reason::TableFull)
 }
@@ -267,7 +267,7 @@ pub(super) fn take_offer(
             };
             received.fds.iter_mut().for_each(Fd::vouch);
             let Some(file) = received.fds.pop() else { return dropped(Junk::Descriptor) };
-            pair::make_room(sets::forget_pair);
+            pair::make_room(epoll_sets::forget_pair);
             let added =
                 pair::add(segment, file, 1, message.from, other_user, None).and_then(pair::get);
             added.ok_or(Refusal::Final(Reason::TableFull))?

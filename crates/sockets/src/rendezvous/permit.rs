@@ -2,10 +2,10 @@
 
 use super::{addresses, give_up};
 use crate::conn::Role;
-use crate::kept::{self, is_local};
 use crate::message::Link;
 use crate::table::{self, Ref};
-use crate::{config, sets};
+use crate::tcp_reasons::{self, is_local};
+use crate::{config, epoll_sets};
 use core::sync::atomic::Ordering;
 use sovia_control::{End, NicName, Reason};
 use sovia_sys::{call, trace};
@@ -43,8 +43,8 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::Rule);
         return None;
     }
-    kept::look_at_switch();
-    if let Some(reason) = kept::refusal(end, local, peer) {
+    tcp_reasons::look_at_switch();
+    if let Some(reason) = tcp_reasons::refusal(end, local, peer) {
         // Do not give up the connection, because the reason may be gone at a later step.
         at.conn.keep_for(Some(reason));
         return None;
@@ -54,7 +54,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::UnknownUser);
         return None;
     }
-    if sets::is_nested(at) {
+    if epoll_sets::is_nested(at) {
         give_up(at, Reason::RetreatCall);
         return None;
     }
@@ -68,11 +68,11 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
 
 /// Returns the reason why a connection must stay on TCP for now, if there is such a reason.
 pub(crate) fn refusal(fd: i32, at: Ref) -> Option<Reason> {
-    if !kept::may_refuse() {
+    if !tcp_reasons::may_refuse() {
         return None;
     }
     let (local, peer) = addresses(fd)?;
-    kept::refusal(end_of(at), local, peer)
+    tcp_reasons::refusal(end_of(at), local, peer)
 }
 
 /// Returns the NIC that the rules name for a connection, if any.

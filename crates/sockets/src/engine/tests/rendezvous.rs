@@ -2,7 +2,7 @@
 
 use super::harness::{End, Engines, Progress, arrives, fresh_by, meet, next};
 use crate::conn::{ApproachStage, Phase};
-use crate::{pair, sets};
+use crate::{epoll_sets, pair};
 use core::sync::atomic::Ordering;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ fn pair_keeps_its_number_while_a_connection_has_asked_for_a_vi() {
             // The peer has left.
             pair.segment.side(pair.side ^ 1).gone.store(1, Ordering::Release);
         }
-        pair::collect(sets::forget_pair);
+        pair::collect(epoll_sets::forget_pair);
         pair::get(index).is_some()
     };
     assert!(connector.run(collect), "the number is free while it is known");
@@ -171,10 +171,10 @@ fn death_of_a_peer_withdraws_the_request_of_an_idle_connection() {
         let pair = pair::get(index).unwrap();
         pair.segment.side(pair.side ^ 1).gone.store(1, Ordering::Release);
         drop(pair);
-        assert!(pair::collect(sets::forget_pair), "a connection asks a peer that has died");
+        assert!(pair::collect(epoll_sets::forget_pair), "a connection asks a peer that has died");
         crate::rendezvous::withdraw_from_dead();
         assert_eq!(asked(&connector), None);
-        assert!(!pair::collect(sets::forget_pair));
+        assert!(!pair::collect(epoll_sets::forget_pair));
         assert!(pair::get(index).is_none(), "the pair stays for nothing");
     });
     assert_eq!(connector.phase(), Phase::Candidate, "it may still meet");

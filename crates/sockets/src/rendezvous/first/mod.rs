@@ -16,11 +16,11 @@ use super::proof::trusts;
 use super::trial::Trials;
 use super::{PATIENCE, abandon, give_up, known, why};
 use crate::conn::{ApproachStage, Phase, Role};
-use crate::kept::is_local;
 use crate::message::{Link, Process};
 use crate::per_engine::per_engine;
 use crate::table::Ref;
-use crate::{pair, process, sets, stats};
+use crate::tcp_reasons::is_local;
+use crate::{epoll_sets, pair, process, stats};
 pub(super) use acceptor::send_stay;
 use by_agent::Introduced;
 use connector::request_or_bind;
@@ -276,7 +276,7 @@ impl RendezvousTable {
             let is_waiting = |rendezvous: &Rendezvous| matches!(rendezvous.stage, RendezvousStage::Bound { offered: Some(pair), .. } if pair == index);
             if self.list.position(is_waiting).is_none() {
                 receive_accept(index);
-                pair::leave_unanswered(index, sets::forget_pair);
+                pair::leave_unanswered(index, epoll_sets::forget_pair);
             }
         }
     }

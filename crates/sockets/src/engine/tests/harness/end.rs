@@ -8,7 +8,7 @@ use crate::ops::{self, Flags};
 use crate::options::SO_BUF_LOCK;
 use crate::rendezvous::Server;
 use crate::table::Ref;
-use crate::{Errno, Outcome, backlog, peers, pollset, progress, sets, stream, table};
+use crate::{Errno, Outcome, backlog, epoll_sets, peers, pollset, progress, stream, table};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{Fd, UserSlice, UserSliceMut, call, poll};
@@ -408,7 +408,7 @@ impl End {
     /// A new epoll instance of the end's process.
     pub(crate) fn epoll(&self) -> Epoll {
         let epfd = Fd::own(poll::epoll_create().unwrap());
-        self.run(|| sets::created(epfd.raw()));
+        self.run(|| epoll_sets::created(epfd.raw()));
         Epoll { engines: Arc::clone(&self.engines), side: self.side, epfd }
     }
 

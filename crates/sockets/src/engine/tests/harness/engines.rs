@@ -1,7 +1,7 @@
 //! Pairs of engines, each as in a process of its own.
 
 use crate::per_engine::Engine;
-use crate::{backlog, config, progress, sets, table};
+use crate::{backlog, config, epoll_sets, progress, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -33,8 +33,8 @@ impl Pool {
     }
 }
 
-/// Engines with progress threads. There are few, because a process has room for 16 threads of the library, and each engine
-/// may have several.
+/// Engines with progress threads. There are few, because a process has room for 16 threads of the library, and each
+/// engine may have several.
 static THREADED: Pool = Pool::of(5);
 static BY_HAND: Pool = Pool::of(64);
 
@@ -82,7 +82,7 @@ impl Engines {
     /// Has two engines without connections forget that they have met.
     pub(crate) fn part(&self) {
         for engine in self.both {
-            engine.run(|| crate::pair::leave_all(sets::forget_pair));
+            engine.run(|| crate::pair::leave_all(epoll_sets::forget_pair));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{CALL_NS, End, Engines};
 use crate::epoll::KernelSleep;
-use crate::{Outcome, epoll, ops, sets, table};
+use crate::{Outcome, epoll, epoll_sets, ops, table};
 use core::sync::atomic::Ordering;
 use sovia_sys::{Fd, poll};
 use std::sync::Arc;
@@ -87,14 +87,19 @@ impl Epoll {
     /// Loses the marks of peers, which come later than what they are for.
     pub(crate) fn lose_marks(&self) {
         self.run(|| {
-            let set = sets::get(self.index()).unwrap();
-            set.with(|inner| inner.lanes.iter().for_each(|lane| lane.ready_list().drain(|_| ())));
+            let set = epoll_sets::get(self.index()).unwrap();
+            set.with(|inner| {
+                inner
+                    .watched_pairs
+                    .iter()
+                    .for_each(|watched_pair| watched_pair.ready_list().drain(|_| ()))
+            });
         });
     }
 
     /// Threads that sleep in the instance for what is on VIs.
     pub(crate) fn sleepers(&self) -> u32 {
-        self.run(|| sets::get(self.index()).unwrap().asleep.load(Ordering::Relaxed))
+        self.run(|| epoll_sets::get(self.index()).unwrap().asleep.load(Ordering::Relaxed))
     }
 
     /// Waits for events; none after [`CALL_NS`].

@@ -19,15 +19,15 @@ struct Users {
 }
 
 per_engine_tables! {
-    static USERS: [Users; super::SETS] =
-        [const { Users { word: AtomicU32::new(0), counted: AtomicBool::new(false) } }; super::SETS];
+    static USERS: [Users; super::EPOLL_SETS] =
+        [const { Users { word: AtomicU32::new(0), counted: AtomicBool::new(false) } }; super::EPOLL_SETS];
 }
 
 /// Records a new epoll instance, whose only user is this process.
 pub(super) fn begin(index: u32) {
     let users = &USERS[index as usize];
     let take = |from: fn(&AtomicU64, u64) -> bool| {
-        family::each_set_users().position(|bits| {
+        family::each_epoll_set_users().position(|bits| {
             let seen = bits.load(Ordering::Acquire);
             let (mine, order) = (process_slots::only_me(), Ordering::AcqRel);
             from(bits, seen) && bits.compare_exchange(0, mine, order, Ordering::Relaxed).is_ok()
@@ -57,7 +57,7 @@ pub(super) fn end(index: u32) {
 
 fn bits(users: &Users) -> Option<&'static AtomicU64> {
     let word = users.word.load(Ordering::Acquire).checked_sub(1)?;
-    family::set_users(word)
+    family::epoll_set_users(word)
 }
 
 /// Records that this process uses the epoll instance. Returns true if another process uses the instance as well.
@@ -65,7 +65,7 @@ fn bits(users: &Users) -> Option<&'static AtomicU64> {
 /// Calls `first` when a forked process begins to use the instance.
 #[inline]
 pub(crate) fn is_shared(index: u32, first: impl FnOnce()) -> bool {
-    let users = &USERS[index as usize % super::SETS];
+    let users = &USERS[index as usize % super::EPOLL_SETS];
     let Some(bits) = bits(users) else { return false };
     if !users.counted.load(Ordering::Relaxed) {
         users.counted.store(true, Ordering::Relaxed);
@@ -77,14 +77,14 @@ pub(crate) fn is_shared(index: u32, first: impl FnOnce()) -> bool {
 
 /// Returns true if this process and another process use the epoll instance.
 pub(crate) fn is_shared_by_users(index: u32) -> bool {
-    let users = &USERS[index as usize % super::SETS];
+    let users = &USERS[index as usize % super::EPOLL_SETS];
     users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(process_slots::others_live)
 }
 
 /// Returns true if this process has inherited the epoll instance and only other processes use it. Then those
 /// processes decide which entries the kernel gets, because they know the changes since the fork.
 pub(super) fn is_others(index: u32) -> bool {
-    let users = &USERS[index as usize % super::SETS];
+    let users = &USERS[index as usize % super::EPOLL_SETS];
     !users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(process_slots::others_live)
 }
 

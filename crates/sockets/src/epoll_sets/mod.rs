@@ -6,13 +6,13 @@
 //! [`crate::epoll`] has the program's calls on a set.
 
 mod entries;
+mod epoll_set;
 mod order;
 mod ready;
-mod set;
 mod shared;
 
+pub(crate) use epoll_set::{EpollSet, is_own};
 pub(crate) use ready::{readiness, readiness_under};
-pub(crate) use set::{Set, is_own};
 pub(crate) use shared::{is_shared, is_shared_by_users};
 
 use crate::pair::{self, Pair};
@@ -20,11 +20,11 @@ use crate::per_engine::{per_engine, per_engine_tables};
 use crate::table::{self, Ref};
 use crate::{family, kernel_sockets, process};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use entries::{Entry, unlink};
+use entries::{EpollEntry, unlink};
 use sovia_sys::{call, epoll_entry, poll};
 
 /// Number of epoll instances that sets can serve. Connections in further instances stay on TCP.
-const SETS: usize = 4096;
+const EPOLL_SETS: usize = 4096;
 per_engine! {
     /// Number of sets whose `nested` flag is set.
     static NESTED: AtomicU32 = AtomicU32::new(0);
@@ -32,28 +32,28 @@ per_engine! {
     static COPIED: AtomicU64 = AtomicU64::new(0);
 }
 per_engine_tables! {
-    static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
+    static TABLE: [AtomicPtr<EpollSet>; EPOLL_SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; EPOLL_SETS];
 }
 
 /// Returns the set at `index`, even if it serves no epoll instance.
 #[inline]
-fn at_index(index: u32) -> Option<&'static Set> {
+fn at_index(index: u32) -> Option<&'static EpollSet> {
     // SAFETY: the pointer is null or comes from a leaked box. Sets are reused and never freed.
     unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
 }
 
 /// Returns the set at `index` if it serves an epoll instance.
 #[inline]
-pub(crate) fn get(index: u32) -> Option<&'static Set> {
+pub(crate) fn get(index: u32) -> Option<&'static EpollSet> {
     at_index(index).filter(|set| set.is_open())
 }
 
 /// Returns the set at `index`, and makes the set if necessary.
-fn make_at(index: u32) -> Option<&'static Set> {
+fn make_at(index: u32) -> Option<&'static EpollSet> {
     let slot = TABLE.get(index as usize)?;
     if slot.load(Ordering::Acquire).is_null() {
         let null = core::ptr::null_mut();
-        let new = Box::into_raw(Box::new(Set::new()));
+        let new = Box::into_raw(Box::new(EpollSet::new()));
         if slot.compare_exchange(null, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // SAFETY: `new` comes from `Box::into_raw` above. The failed exchange did not publish `new`, so no
             // other thread has it.
@@ -70,7 +70,7 @@ pub fn created(epfd: i32) {
     }
     // Sovia will read the program's memory, so prepare for bad addresses.
     sovia_signal::chain::guards();
-    let opened = (0..SETS as u32)
+    let opened = (0..EPOLL_SETS as u32)
         .find(|&index| make_at(index).is_some_and(|set| set.open(epfd, pair::doorbell_for(index))));
     if let Some(index) = opened {
         shared::begin(index);
@@ -114,7 +114,7 @@ pub(crate) fn hold() {
 
 /// Marks all present entries as copied. Called before a fork, if possible while no set is being changed.
 pub(crate) fn copying() {
-    COPIED.store(family::number_set_entry(), Ordering::Release);
+    COPIED.store(family::number_epoll_entry(), Ordering::Release);
 }
 
 /// Unlocks all sets after a fork, in parent and child.
@@ -132,12 +132,12 @@ pub(crate) fn forked() {
     }
 }
 
-fn each(mut f: impl FnMut(&'static Set)) {
+fn each(mut f: impl FnMut(&'static EpollSet)) {
     each_with_index(|_, set| f(set));
 }
 
 /// Calls `f` for every set that has entries of connections with a VI.
-fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
+fn each_in_use(mut f: impl FnMut(u32, &'static EpollSet)) {
     each_with_index(|index, set| {
         if set.attached.load(Ordering::Acquire) != 0 {
             f(index, set);
@@ -146,9 +146,9 @@ fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
 }
 
 /// Returns all sets, also those that serve no epoll instance.
-fn all() -> impl Iterator<Item = &'static Set> {
+fn all() -> impl Iterator<Item = &'static EpollSet> {
     // Stop at the first free place, because the table is filled from the front and never emptied.
-    (0..SETS as u32).map_while(at_index)
+    (0..EPOLL_SETS as u32).map_while(at_index)
 }
 
 /// Returns true if a connection in any epoll instance has a VI. If a forked relative then begins to use the
@@ -160,7 +160,7 @@ pub(crate) fn any_has_attached() -> bool {
 }
 
 /// Calls `f` for every set that serves an epoll instance.
-pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
+pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static EpollSet)) {
     for (index, set) in (0..).zip(all()) {
         if set.is_open() {
             f(index, set);
@@ -173,10 +173,10 @@ pub(crate) fn forget_pair(pair: *const Pair) {
     each(|set| {
         set.with(|inner| {
             let doorbell = inner.doorbell;
-            inner.lanes.retain(|lane| {
-                let goes = core::ptr::eq(&*lane.pair, pair);
+            inner.watched_pairs.retain(|watched_pair| {
+                let goes = core::ptr::eq(&*watched_pair.pair, pair);
                 if goes {
-                    lane.pair.listen_no_more(set.epfd(), doorbell);
+                    watched_pair.pair.listen_no_more(set.epfd(), doorbell);
                 }
                 !goes
             });
@@ -195,7 +195,10 @@ pub(crate) fn remove_doorbells() {
             // An epoll instance made by a forked relative contains the relative's doorbell.
             set.with(|inner| {
                 inner.doorbell_added = false;
-                inner.lanes.iter_mut().for_each(|lane| lane.listens = false);
+                inner
+                    .watched_pairs
+                    .iter_mut()
+                    .for_each(|watched_pair| watched_pair.listens = false);
             });
         }
     });
@@ -225,15 +228,15 @@ pub(crate) fn leave_to_program() {
     each(leave_disabled);
 }
 
-fn leave_disabled(set: &Set) {
+fn leave_disabled(set: &EpollSet) {
     let oneshot = libc::EPOLLONESHOT as u32;
     set.with(|inner| {
-        let disabled = |entry: &&Entry| {
+        let disabled = |entry: &&EpollEntry| {
             let is_in_kernel = entry.registered && !entry.attached;
             is_in_kernel
                 && entry.events & oneshot != 0
                 && epoll_entry::of(set.epfd(), entry.fd)
-                    .is_ok_and(|found| found.data == set::DISABLED)
+                    .is_ok_and(|found| found.data == epoll_set::DISABLED)
         };
         for entry in inner.entries.iter().filter(disabled) {
             let (op, data) = (libc::EPOLL_CTL_MOD, entry.data);
@@ -282,13 +285,13 @@ pub(crate) fn attached(at: Ref) -> bool {
 }
 
 /// Returns false if EPOLLONESHOT has disabled the entry in the kernel's instance. `None` if /proc cannot be read.
-fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
+fn is_armed(set: &EpollSet, entry: &EpollEntry) -> Option<bool> {
     let oneshot = libc::EPOLLONESHOT as u32;
     if entry.events & oneshot == 0 {
         return Some(true);
     }
     let entry = epoll_entry::of(set.epfd(), entry.fd).ok()?;
-    Some(entry.is_armed() && entry.data != set::DISABLED)
+    Some(entry.is_armed() && entry.data != epoll_set::DISABLED)
 }
 
 /// Moves the entries of a connection that is back on TCP to the kernel's instances. Skips an entry whose copy a
@@ -325,7 +328,7 @@ pub(crate) fn look_for_gone() {
     let mut gone: Vec<Ref> = Vec::new();
     each_in_use(|_, set| {
         set.with(|inner| {
-            let left = |entry: &&Entry| entry.attached && !entry.at.is_attached_here();
+            let left = |entry: &&EpollEntry| entry.attached && !entry.at.is_attached_here();
             gone.extend(inner.entries.iter().filter(left).map(|entry| entry.at));
         });
     });
@@ -372,7 +375,7 @@ pub(crate) fn has_attached(at: Ref) -> bool {
     any_of(at, |entry| entry.attached)
 }
 
-fn any_of(at: Ref, holds: impl Fn(&Entry) -> bool) -> bool {
+fn any_of(at: Ref, holds: impl Fn(&EpollEntry) -> bool) -> bool {
     let mut found = false;
     each(|set| {
         found |= set.with(|inner| inner.entries.iter().any(|e| holds(e) && e.at.same(at)));
@@ -392,7 +395,7 @@ pub(crate) fn follow(old: Ref, new: Ref) {
     });
 }
 
-/// Returns true if the connection is in an epoll instance with [`Set::nested`]. Such a connection stays on TCP.
+/// Returns true if the connection is in an epoll instance with [`EpollSet::nested`]. Such a connection stays on TCP.
 pub(crate) fn is_nested(at: Ref) -> bool {
     let mut found = false;
     if NESTED.load(Ordering::Acquire) != 0 {

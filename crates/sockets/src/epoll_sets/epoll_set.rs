@@ -2,7 +2,7 @@
 //! events of ready entries.
 
 use super::NESTED;
-use super::entries::{Entry, Inner, Lane, NONE};
+use super::entries::{EpollEntry, Inner, NONE, WatchedPair};
 use super::ready::check_exclusive;
 use crate::conn::flag;
 use crate::pair::{self, VIS};
@@ -30,7 +30,7 @@ pub(crate) fn is_own(data: u64) -> bool {
 
 /// Serves one epoll instance. After the end of this instance, the set may serve another one.
 #[derive(Debug)]
-pub(crate) struct Set {
+pub(crate) struct EpollSet {
     /// Changes when the set starts or stops serving an instance. Odd while the set serves an instance.
     generation: AtomicU32,
     /// A descriptor of the epoll instance in this process. If the program closes this descriptor, another one
@@ -54,13 +54,13 @@ pub(crate) struct Set {
     pub(super) any_settled: AtomicBool,
     /// Number of entries so far that have moved to the kernel's instance or from there.
     pub(crate) moved: AtomicU32,
-    pub(super) inner: RobustBox<Inner, { rank::SET }>,
+    pub(super) inner: RobustBox<Inner, { rank::EPOLL_SET }>,
 }
 
-impl Set {
+impl EpollSet {
     /// Returns a set that serves no epoll instance.
-    pub(super) fn new() -> Set {
-        Set {
+    pub(super) fn new() -> EpollSet {
+        EpollSet {
             generation: AtomicU32::new(0),
             epfd: AtomicI32::new(-1),
             attached: AtomicU32::new(0),
@@ -113,9 +113,9 @@ impl Set {
         let ours = self.owner() == call::getpid();
         self.with(|inner| {
             // `take` also frees the memory of all entries.
-            for lane in core::mem::take(inner).lanes {
+            for watched_pair in core::mem::take(inner).watched_pairs {
                 if ours {
-                    lane.pair.give_ready_list(lane.ready_list);
+                    watched_pair.pair.give_ready_list(watched_pair.ready_list);
                 }
             }
             self.attached.store(0, Ordering::SeqCst);
@@ -124,7 +124,7 @@ impl Set {
         });
     }
 
-    /// Like [`Set::with`], for the epoll instance with generation `generation`. Fails with EBADF if this instance
+    /// Like [`EpollSet::with`], for the epoll instance with generation `generation`. Fails with EBADF if this instance
     /// has been closed.
     pub(crate) fn with_generation<R>(
         &self,
@@ -152,13 +152,17 @@ impl Set {
     pub(crate) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { return false };
-        let lane = match inner.lanes.iter().position(|lane| Arc::ptr_eq(&lane.pair, &pair)) {
-            Some(lane) => lane,
+        let watched_pair = match inner
+            .watched_pairs
+            .iter()
+            .position(|watched_pair| Arc::ptr_eq(&watched_pair.pair, &pair))
+        {
+            Some(watched_pair) => watched_pair,
             None => {
                 let Some(ready_list) = pair.take_ready_list(inner.doorbell) else { return false };
                 let entries = vec![NONE; VIS as usize];
-                inner.lanes.push(Lane { pair, ready_list, entries, listens: false });
-                inner.lanes.len() - 1
+                inner.watched_pairs.push(WatchedPair { pair, ready_list, entries, listens: false });
+                inner.watched_pairs.len() - 1
             }
         };
         if !inner.doorbell_added
@@ -169,13 +173,13 @@ impl Set {
                 poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_ADD, doorbell, events, DOORBELL_TOKEN);
             inner.doorbell_added = true;
         }
-        if !core::mem::replace(&mut inner.lanes[lane].listens, true) {
+        if !core::mem::replace(&mut inner.watched_pairs[watched_pair].listens, true) {
             let index = at.conn.pair.load(Ordering::Relaxed);
-            inner.lanes[lane].pair.listen(index, self.epfd(), inner.doorbell);
+            inner.watched_pairs[watched_pair].pair.listen(index, self.epfd(), inner.doorbell);
         }
-        let ready_list = inner.lanes[lane].ready_list;
+        let ready_list = inner.watched_pairs[watched_pair].ready_list;
         let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
-        let first = core::mem::replace(&mut inner.lanes[lane].entries[vi], i);
+        let first = core::mem::replace(&mut inner.watched_pairs[watched_pair].entries[vi], i);
         let entry = &mut inner.entries[i as usize];
         entry.next = if first == i { NONE } else { first };
         entry.attached = true;
@@ -199,7 +203,7 @@ impl Set {
     fn look(&self, inner: &mut Inner, i: u32) {
         let entry = &mut inner.entries[i as usize];
         let conn = entry.at.conn;
-        let goes_back = conn.has(flag::LEFT_TO_SETS) || conn.is_going_back();
+        let goes_back = conn.has(flag::LEFT_TO_EPOLL_SETS) || conn.is_going_back();
         if goes_back || !entry.at.is_attached_here() || entry.mask() != 0 {
             inner.drain();
             inner.enqueue(i);
@@ -263,9 +267,9 @@ impl Set {
 
     /// Announces a thread's sleep to the peers of all connections, so that a peer with an event rings.
     pub(crate) fn announce_sleep(&self, inner: &Inner) {
-        for lane in &inner.lanes {
-            lane.ready_list().rung_by(inner.doorbell);
-            lane.ready_list().going_to_sleep();
+        for watched_pair in &inner.watched_pairs {
+            watched_pair.ready_list().rung_by(inner.doorbell);
+            watched_pair.ready_list().going_to_sleep();
         }
     }
 
@@ -288,7 +292,7 @@ impl Set {
     /// parent's entries.
     pub(crate) fn catch_up(&self) {
         self.with(|inner| {
-            inner.entries.iter_mut().filter(|entry| entry.attached).for_each(Entry::catch_up);
+            inner.entries.iter_mut().filter(|entry| entry.attached).for_each(EpollEntry::catch_up);
             // Queue all entries. For events since the fork, peers marked only the ready lists of the process that
             // uses the instance.
             for i in 0..inner.entries.len() as u32 {
@@ -299,7 +303,7 @@ impl Set {
         });
     }
 
-    /// Sets [`Set::nested`]. Returns the connections of the set's own entries, which must go back to TCP.
+    /// Sets [`EpollSet::nested`]. Returns the connections of the set's own entries, which must go back to TCP.
     pub(crate) fn nest(&self) -> Vec<(i32, Ref)> {
         if !self.nested.swap(true, Ordering::AcqRel) {
             NESTED.fetch_add(1, Ordering::AcqRel);
@@ -334,9 +338,9 @@ impl Set {
         {
             let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, doorbell, 0, 0);
         }
-        for lane in &mut inner.lanes {
-            if core::mem::take(&mut lane.listens) {
-                lane.pair.listen_no_more(self.epfd(), inner.doorbell);
+        for watched_pair in &mut inner.watched_pairs {
+            if core::mem::take(&mut watched_pair.listens) {
+                watched_pair.pair.listen_no_more(self.epfd(), inner.doorbell);
             }
         }
     }
@@ -364,7 +368,7 @@ impl Set {
         self.visit(inner, out, inner.collections)
     }
 
-    /// Continues a [`Set::collect`] that has filled its buffer. Skips entries that collection `number` or a later
+    /// Continues a [`EpollSet::collect`] that has filled its buffer. Skips entries that collection `number` or a later
     /// collection has reported.
     pub(crate) fn visit(&self, inner: &mut Inner, out: &mut [epoll_event], number: u64) -> usize {
         let mut n = 0;
@@ -381,7 +385,7 @@ impl Set {
                 continue;
             }
             let at = entry.at;
-            if at.conn.has(flag::LEFT_TO_SETS) || !at.is_attached_here() {
+            if at.conn.has(flag::LEFT_TO_EPOLL_SETS) || !at.is_attached_here() {
                 // The connection is back on TCP. A forked relative may have done the fallback.
                 entry.queued = false;
                 inner.settled.push(at);

@@ -12,19 +12,19 @@ const REMEMBERED: usize = 64;
 
 /// Order of the events of the last wait.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct ReportOrder {
     last: [u64; REMEMBERED],
     len: usize,
     is_mixed: bool,
 }
 
-impl Default for Order {
-    fn default() -> Order {
-        Order { last: [0; REMEMBERED], len: 0, is_mixed: false }
+impl Default for ReportOrder {
+    fn default() -> ReportOrder {
+        ReportOrder { last: [0; REMEMBERED], len: 0, is_mixed: false }
     }
 }
 
-impl Order {
+impl ReportOrder {
     /// Returns true if the kernel's instance had events in the last wait. Then the next wait asks the kernel as
     /// well as the VIs.
     pub(crate) fn is_mixed(&self) -> bool {
@@ -82,7 +82,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn arranged(order: &mut Order, vis: &[u64], kernel: &[u64]) -> Vec<u64> {
+    fn arranged(order: &mut ReportOrder, vis: &[u64], kernel: &[u64]) -> Vec<u64> {
         let all = vis.iter().chain(kernel);
         let mut events: Vec<Event> = all.map(|&u64| Event { events: 1, u64 }).collect();
         order.arrange(&mut events, vis.len());
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_changes_its_path_keeps_its_turn() {
-        let mut order = Order::default();
+        let mut order = ReportOrder::default();
         assert_eq!(arranged(&mut order, &[], &[1, 2, 3, 4, 5]), [1, 2, 3, 4, 5]);
         assert_eq!(arranged(&mut order, &[4], &[1, 2, 3, 5]), [1, 2, 3, 4, 5]);
         assert_eq!(arranged(&mut order, &[4, 2], &[1, 3, 5]), [1, 2, 3, 4, 5]);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_entry_comes_from_the_kernel_into_its_turn() {
-        let mut order = Order::default();
+        let mut order = ReportOrder::default();
         arranged(&mut order, &[], &[1, 2, 3, 4]);
         let place = |data, queue: &[u64]| order.place(data, queue.iter().copied());
         assert_eq!(place(1, &[4]), 0);
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn new_events_come_behind_those_that_were_there() {
-        let mut order = Order::default();
+        let mut order = ReportOrder::default();
         arranged(&mut order, &[], &[1, 2]);
         assert_eq!(arranged(&mut order, &[9, 8], &[2, 7]), [2, 9, 8, 7]);
     }
 
     #[test]
     fn events_of_one_source_keep_their_order() {
-        let mut order = Order::default();
+        let mut order = ReportOrder::default();
         arranged(&mut order, &[], &[1, 2, 3]);
         assert_eq!(arranged(&mut order, &[], &[3, 1]), [3, 1]);
         assert_eq!(arranged(&mut order, &[1, 3], &[]), [1, 3]);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn more_events_than_are_remembered_are_all_reported() {
-        let mut order = Order::default();
+        let mut order = ReportOrder::default();
         let kernel: Vec<u64> = (0..200).collect();
         arranged(&mut order, &[], &kernel);
         let mut all = arranged(&mut order, &[1000, 1001], &kernel);

@@ -1,9 +1,9 @@
 //! Contents of an epoll set: entries by descriptor and by VI, and the queue of entries that may be ready.
 
 use super::COPIED;
-use super::order::Order;
+use super::epoll_set::DISABLED;
+use super::order::ReportOrder;
 use super::ready::readiness_under;
-use super::set::DISABLED;
 use crate::conn::{Fate, Phase, flag};
 use crate::pair::{Pair, ReadyList};
 use crate::table::{self, Ref};
@@ -17,7 +17,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<EpollEntry>,
     pub(super) free: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
     /// Number of entries at the front of `ready` that have not been checked since the last collection of events.
@@ -27,13 +27,13 @@ pub(crate) struct Inner {
     /// Entries whose marks in ready lists [`Inner::drain`] has taken, each with the time of its mark. Empty between
     /// calls.
     marked: Vec<(u64, u32)>,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) watched_pairs: Vec<WatchedPair>,
     /// Time of the last check of the kernel's epoll instance.
     pub(crate) looked: u64,
     /// Number of rounds of `epoll_wait` since this check.
     pub(crate) rounds: u32,
     /// Order of events from VIs and from the kernel's instance.
-    pub(crate) order: Order,
+    pub(crate) order: ReportOrder,
     /// Set if the kernel's events come first in the next wait. Alternates if the program's buffer may hold only one
     /// kind of events.
     pub(crate) kernel_first: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct EpollEntry {
     /// Number that identifies the entry. A copy in a forked child has the same number.
     pub(super) number: u64,
     /// Descriptor by which the program knows the entry. The program may have closed it, while the connection has
@@ -70,7 +70,7 @@ pub(crate) struct Entry {
     pub(super) has_twin: bool,
 }
 
-impl Entry {
+impl EpollEntry {
     /// Returns the events that hold for the connection now, and that the program wants or always gets.
     pub(super) fn mask(&mut self) -> u32 {
         let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
@@ -122,7 +122,7 @@ impl Entry {
         // Ignore an entry that the kernel has because the connection left its VI. This entry leaves the set with
         // its connection.
         let has_left = !self.at.is_attached_here() || conn.is_going_back();
-        if fate == Some(Fate::Over) && !has_left && !conn.has(flag::LEFT_TO_SETS) {
+        if fate == Some(Fate::Over) && !has_left && !conn.has(flag::LEFT_TO_EPOLL_SETS) {
             self.registered = false;
             self.renew();
         }
@@ -130,7 +130,7 @@ impl Entry {
 
     /// Gives the entry a new number, so that no other process has a copy with this number.
     fn renew(&mut self) {
-        self.number = family::number_set_entry();
+        self.number = family::number_epoll_entry();
     }
 
     /// Records the entry's state, or its removal, for the copies in forked relatives. Returns false if a relative
@@ -197,7 +197,7 @@ impl Entry {
 
 /// The part of an epoll set that concerns one pair of processes.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct WatchedPair {
     pub(crate) pair: Arc<Pair>,
     pub(super) ready_list: u32,
     /// Index of the first entry of the connection on each VI, by the VI's number.
@@ -206,7 +206,7 @@ pub(crate) struct Lane {
     pub(super) listens: bool,
 }
 
-impl Lane {
+impl WatchedPair {
     pub(crate) fn ready_list(&self) -> &ReadyList {
         self.pair.ready_list(self.ready_list)
     }
@@ -217,8 +217,8 @@ pub(super) fn unlink(inner: &mut Inner, index: u32) {
     let at = inner.entries[index as usize].at;
     let next = core::mem::replace(&mut inner.entries[index as usize].next, NONE);
     let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
-    for lane in &mut inner.lanes {
-        let Some(first) = lane.entries.get_mut(vi) else { continue };
+    for watched_pair in &mut inner.watched_pairs {
+        let Some(first) = watched_pair.entries.get_mut(vi) else { continue };
         if *first == index {
             *first = next;
             return;
@@ -245,8 +245,8 @@ impl Inner {
         // in the list.
         if at.conn.phase() == Phase::Attached {
             let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
-            for lane in &self.lanes {
-                let mut i = lane.entries.get(vi).copied().unwrap_or(NONE);
+            for watched_pair in &self.watched_pairs {
+                let mut i = watched_pair.entries.get(vi).copied().unwrap_or(NONE);
                 while let Some(entry) = self.entries.get(i as usize) {
                     if entry.fd == fd && entry.at.same(at) {
                         return Some(i);
@@ -265,8 +265,8 @@ impl Inner {
         if let Some(i) = self.find(fd, at) {
             return i;
         }
-        let entry = Entry {
-            number: family::number_set_entry(),
+        let entry = EpollEntry {
+            number: family::number_epoll_entry(),
             fd,
             at,
             through: fd,
@@ -283,7 +283,7 @@ impl Inner {
         match self.free.pop() {
             Some(i) => {
                 let queued = self.entries[i as usize].queued;
-                self.entries[i as usize] = Entry { queued, ..entry };
+                self.entries[i as usize] = EpollEntry { queued, ..entry };
                 i
             }
             None => {
@@ -333,8 +333,8 @@ impl Inner {
         let at = self.entries[of as usize].at;
         let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
         let mut count = 0;
-        for lane in &self.lanes {
-            let mut i = lane.entries.get(vi).copied().unwrap_or(NONE);
+        for watched_pair in &self.watched_pairs {
+            let mut i = watched_pair.entries.get(vi).copied().unwrap_or(NONE);
             while let Some(twin) = self.entries.get_mut(i as usize) {
                 let is_level = twin.events & libc::EPOLLET as u32 == 0;
                 let is_awaited = twin.registered && twin.armed && twin.events & mask != 0;
@@ -353,12 +353,12 @@ impl Inner {
     /// edge-triggered entry only if the segment is `suspect`, because its edge may already have been reported.
     pub(super) fn queue_missed(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;
-        for l in 0..self.lanes.len() {
-            if !core::ptr::eq(&*self.lanes[l].pair, pair) {
+        for l in 0..self.watched_pairs.len() {
+            if !core::ptr::eq(&*self.watched_pairs[l].pair, pair) {
                 continue;
             }
-            self.lanes[l].ready_list().summarise();
-            let mut i = self.lanes[l].entries.get(vi as usize).copied().unwrap_or(NONE);
+            self.watched_pairs[l].ready_list().summarise();
+            let mut i = self.watched_pairs[l].entries.get(vi as usize).copied().unwrap_or(NONE);
             while let Some(entry) = self.entries.get(i as usize) {
                 let next = entry.next;
                 if suspect || entry.events & edge == 0 {
@@ -373,16 +373,16 @@ impl Inner {
     /// kernel's list.
     #[inline]
     pub(super) fn drain(&mut self) {
-        for lane in &self.lanes {
-            let ready_list = lane.ready_list();
+        for watched_pair in &self.watched_pairs {
+            let ready_list = watched_pair.ready_list();
             if !ready_list.has_events() {
                 continue;
             }
             ready_list.drain(|vi| {
-                let mut i = lane.entries.get(vi as usize).copied().unwrap_or(NONE);
+                let mut i = watched_pair.entries.get(vi as usize).copied().unwrap_or(NONE);
                 while let Some(entry) = self.entries.get_mut(i as usize) {
                     if !core::mem::replace(&mut entry.queued, true) {
-                        self.marked.push((lane.pair.marked(vi), i));
+                        self.marked.push((watched_pair.pair.marked(vi), i));
                     }
                     if entry.attached {
                         // Prefetch the connection. The connections of all marked entries are used next, so their
@@ -399,6 +399,6 @@ impl Inner {
 
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.ready_list().has_events())
+        self.watched_pairs.iter().any(|watched_pair| watched_pair.ready_list().has_events())
     }
 }
