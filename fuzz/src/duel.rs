@@ -10,7 +10,7 @@ use sovia_sys::Fd;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::OnceLock;
-use via_shm::layout::AREA;
+use via_shm::layout::OVERFLOW_BUFFER;
 use via_shm::pool::POOL;
 use via_shm::{Endpoint, Segment};
 
@@ -21,15 +21,15 @@ const TRANSFERS: usize = 6;
 
 /// Words of a direction, as `crates/sockets/src/stream` numbers them.
 pub mod word {
-    /// Writer's line: gathered bytes.
+    /// Writer's line: position of the end of the coalesced bytes.
     pub const TAIL: usize = 0;
-    /// Writer's line: ordered packets that go before what is gathered.
+    /// Writer's line: ordered packets before the coalesced bytes.
     pub const AFTER: usize = 1;
-    /// Writer's line: gathered position that lies at the beginning of the area.
+    /// Writer's line: position of the first byte in the overflow buffer.
     pub const START: usize = 2;
     /// Writer's line: the window.
     pub const WINDOW: usize = 4;
-    /// Reader's line: gathered bytes taken.
+    /// Reader's line: coalesced bytes taken.
     pub const HEAD: usize = 0;
     /// Path line: the sender's switch.
     pub const SWITCH: usize = 0;
@@ -64,7 +64,7 @@ pub fn marked(len: usize) -> Vec<u8> {
 pub fn expect_unmarked(bytes: &[u8]) {
     let mark = mark();
     let found = bytes.windows(mark.len()).any(|window| window == mark);
-    assert!(!found, "bytes from outside the receive area");
+    assert!(!found, "bytes from outside the receive buffer");
 }
 
 /// Both sides.
@@ -191,5 +191,5 @@ impl Duel {
     }
 }
 
-/// Bytes of an area.
-pub const GATHERED_MAX: usize = AREA;
+/// Size of an overflow buffer in bytes.
+pub const COALESCED_MAX: usize = OVERFLOW_BUFFER;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use via_shm::fuzzing::play;
 use via_shm::layout::SEGMENT;
 
-/// Looks at the segment that one call may take. The longest honest one (a ring and an area full of messages) takes
-/// some thousands.
+/// Looks at the segment that one call may take. The longest honest one (a ring and an overflow buffer full of
+/// messages) takes some thousands.
 const LOOKS_MAX: u64 = 400_000;
 
 /// How a word is changed.

@@ -3,12 +3,12 @@
 use crate::hand::Change;
 use crate::input::Input;
 use via_shm::Segment;
-use via_shm::layout::{AREA, Direction, Header, SEGMENT};
+use via_shm::layout::{OVERFLOW_BUFFER, Direction, Header, SEGMENT};
 use via_shm::pool::POOL;
 use via_shm::ring::{SLOTS, Slot};
 
-/// Bytes of a direction's pool and area.
-pub const BULK: usize = AREA + POOL as usize;
+/// Bytes of a direction's pool and overflow buffer.
+pub const BULK: usize = OVERFLOW_BUFFER + POOL as usize;
 
 /// Offsets of a VI's parts.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct Places {
     pub directions: [usize; 2],
     /// The rings, likewise.
     pub rings: [usize; 2],
-    /// The pools, likewise; an area follows each.
+    /// The pools, likewise; an overflow buffer follows each.
     pub bulks: [usize; 2],
 }
 

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sovia_fuzz::duel::{Duel, GATHERED_MAX, expect_unmarked, marked, word};
+use sovia_fuzz::duel::{Duel, COALESCED_MAX, expect_unmarked, marked, word};
 use sovia_fuzz::hand::{Change, Rule};
 use sovia_fuzz::honest::{self, FLAGS};
 use sovia_fuzz::input::Input;
@@ -63,14 +63,14 @@ fn hostile(duel: &mut Duel, input: &mut Input<'_>) {
             let len = if kind == 1 { length(input).min(64 << 10) } else { 0 };
             let _ = duel.end.tx.send(immediate, &vec![b'd'; len][..]);
         }
-        // Gathers.
+        // Coalesces.
         6 => {
             let len = length(input) as u64;
             let packets = u64::from(input.u8() % 4);
             let tail = out.writer.0[word::TAIL].load(Ordering::SeqCst);
             set(&out.writer, word::START, tail);
             set(&out.writer, word::AFTER, packets);
-            set(&out.writer, word::TAIL, tail.wrapping_add(len.min(GATHERED_MAX as u64)));
+            set(&out.writer, word::TAIL, tail.wrapping_add(len.min(COALESCED_MAX as u64)));
         }
         // Takes what has been sent to it.
         7 => {

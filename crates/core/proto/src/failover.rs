@@ -262,7 +262,7 @@ pub struct Tail {
     /// Number of coalesced bytes before the tail's first coalesced byte.
     pub head: u64,
     /// Number of coalesced bytes in the tail, which follow all its messages.
-    pub gathered: u64,
+    pub coalesced: u64,
 }
 
 /// Returns the tail of the stream, which the sender still has. `entry` returns the ring's entry with a given
@@ -281,19 +281,19 @@ pub fn tail_of(
     entry: impl Fn(u32) -> Option<RingEntry>,
 ) -> Result<Tail, Violation> {
     let total = sent.bytes.wrapping_add(sent.tail as u32);
-    let has_gathered = sent.tail != sent.start;
+    let has_coalesced = sent.tail != sent.start;
     if progress.head > sent.tail {
         return Err(Violation("more coalesced bytes taken than there are"));
     }
-    let gathered = sent.tail - progress.head;
+    let coalesced = sent.tail - progress.head;
     // The receiver has consumed all coalesced bytes before `start`. If not, the sender would not have begun to
     // coalesce again.
-    let gathered =
-        if gathered > sent.tail - sent.start { sent.tail - sent.start } else { gathered };
-    let head = sent.tail - gathered;
+    let coalesced =
+        if coalesced > sent.tail - sent.start { sent.tail - sent.start } else { coalesced };
+    let head = sent.tail - coalesced;
     // If the receiver has consumed all coalesced bytes, it has also consumed the packets that come before these
     // bytes.
-    let least = match has_gathered && gathered == 0 {
+    let least = match has_coalesced && coalesced == 0 {
         true => sent.after,
         false => sent.packets.wrapping_sub(sent.entries),
     };
@@ -309,14 +309,14 @@ pub fn tail_of(
         bytes += found.len;
         packets = packets.wrapping_sub(u32::from(found.is_ordered));
     }
-    let all = bytes.wrapping_add(gathered as u32);
+    let all = bytes.wrapping_add(coalesced as u32);
     Ok(Tail {
         position: total.wrapping_sub(all),
         bytes: all,
         first: number,
         entries: sent.entries.wrapping_sub(number),
         head,
-        gathered,
+        coalesced,
     })
 }
 

@@ -12,26 +12,26 @@
 //!
 //! The sender sends no new packet with data while the overflow buffer has untaken bytes.
 
-/// Counts by which the sender orders packets and coalesced bytes. In the code, "gather" means coalesce.
+/// Counts by which the sender orders packets and coalesced bytes.
 ///
 /// ```
-/// use sovia_proto::order::{Gatherer, Next, Take, Taker};
+/// use sovia_proto::order::{Coalescer, Next, Take, Taker};
 ///
 /// // The sender sends four packets, which use up the window. Then the sender coalesces 100 bytes.
-/// let mut sender = Gatherer { packets: 4, ..Gatherer::default() };
+/// let mut sender = Coalescer { packets: 4, ..Coalescer::default() };
 /// sender.tail += 100;
-/// assert_eq!(sender.next(0), Next::Gather);
+/// assert_eq!(sender.next(0), Next::Coalesce);
 ///
 /// let mut receiver = Taker { packets: 3, ..Taker::default() };
 /// assert_eq!(receiver.next(sender.tail, sender.packets), Take::Packet);
 /// receiver.packets += 1;
-/// assert_eq!(receiver.next(sender.tail, sender.packets), Take::Gathered(100));
+/// assert_eq!(receiver.next(sender.tail, sender.packets), Take::Coalesced(100));
 /// receiver.head += 100;
 /// assert_eq!(sender.next(receiver.head), Next::Packet);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
-pub struct Gatherer {
+pub struct Coalescer {
     /// Number of bytes coalesced so far.
     pub tail: u64,
     /// Number of coalesced bytes that the receiver has taken, as far as the sender knows.
@@ -46,21 +46,21 @@ pub enum Next {
     /// A packet.
     Packet,
     /// The overflow buffer, because coalescing has begun.
-    Gather,
+    Coalesce,
 }
 
-impl Gatherer {
+impl Coalescer {
     /// Returns the destination of the sender's next bytes. `taken` is the number of coalesced bytes that the
     /// receiver claims to have taken. A number above `self.tail` counts as `self.tail`.
     #[inline]
     pub fn next(&mut self, taken: u64) -> Next {
         self.taken = taken.clamp(self.taken, self.tail);
-        if self.taken == self.tail { Next::Packet } else { Next::Gather }
+        if self.taken == self.tail { Next::Packet } else { Next::Coalesce }
     }
 
     /// Returns true if the receiver has not taken all coalesced bytes, as far as the sender knows.
     #[inline]
-    pub const fn is_gathering(&self) -> bool {
+    pub const fn is_coalescing(&self) -> bool {
         self.tail != self.taken
     }
 
@@ -77,7 +77,7 @@ pub enum Take {
     /// The next ordered packet, if one has arrived.
     Packet,
     /// Coalesced bytes, this many.
-    Gathered(u64),
+    Coalesced(u64),
 }
 
 /// Counts by which the receiver orders packets and coalesced bytes.
@@ -101,7 +101,7 @@ impl Taker {
     #[inline]
     pub const fn next(&self, tail: u64, after: u32) -> Take {
         if tail != self.head && after == self.packets {
-            Take::Gathered(tail.wrapping_sub(self.head))
+            Take::Coalesced(tail.wrapping_sub(self.head))
         } else {
             Take::Packet
         }
@@ -113,33 +113,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gathering_lasts_until_everything_is_taken() {
-        let mut gatherer = Gatherer::default();
-        assert_eq!(gatherer.next(0), Next::Packet);
-        gatherer.tail = 10;
-        assert!(gatherer.is_gathering());
-        assert_eq!(gatherer.next(9), Next::Gather);
-        assert_eq!(gatherer.waiting(), 1);
-        assert_eq!(gatherer.next(10), Next::Packet);
-        assert!(!gatherer.is_gathering());
+    fn coalescing_lasts_until_everything_is_taken() {
+        let mut coalescer = Coalescer::default();
+        assert_eq!(coalescer.next(0), Next::Packet);
+        coalescer.tail = 10;
+        assert!(coalescer.is_coalescing());
+        assert_eq!(coalescer.next(9), Next::Coalesce);
+        assert_eq!(coalescer.waiting(), 1);
+        assert_eq!(coalescer.next(10), Next::Packet);
+        assert!(!coalescer.is_coalescing());
     }
 
     #[test]
     fn receiver_that_lies_about_taken_bytes_gains_nothing() {
-        let mut gatherer = Gatherer { tail: 10, taken: 5, packets: 0 };
-        assert_eq!(gatherer.next(3), Next::Gather);
-        assert_eq!(gatherer.waiting(), 5);
-        assert_eq!(gatherer.next(u64::MAX), Next::Packet);
-        assert_eq!(gatherer.waiting(), 0);
+        let mut coalescer = Coalescer { tail: 10, taken: 5, packets: 0 };
+        assert_eq!(coalescer.next(3), Next::Coalesce);
+        assert_eq!(coalescer.waiting(), 5);
+        assert_eq!(coalescer.next(u64::MAX), Next::Packet);
+        assert_eq!(coalescer.waiting(), 0);
     }
 
     #[test]
-    fn gathered_bytes_come_after_the_packets_before_them() {
+    fn coalesced_bytes_come_after_the_packets_before_them() {
         let mut taker = Taker::default();
         assert_eq!(taker.next(0, 0), Take::Packet);
         assert_eq!(taker.next(7, 1), Take::Packet);
         taker.packets = 1;
-        assert_eq!(taker.next(7, 1), Take::Gathered(7));
+        assert_eq!(taker.next(7, 1), Take::Coalesced(7));
         taker.head = 7;
         assert_eq!(taker.next(7, 1), Take::Packet);
     }

@@ -4,7 +4,7 @@ use crate::message::{Consumed, Left, Message, Path, Receiver, State};
 use crate::{Malformed, Sink, Told};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::word;
-use via_shm::endpoint::Area;
+use via_shm::endpoint::OverflowBuffer;
 use via_shm::layout::Direction;
 use via_shm::pool::POOL;
 use via_shm::ring::{Entry, INLINE, SLOTS};
@@ -157,8 +157,8 @@ impl Incoming {
                 Ok(Told { progress: true, ..reader })
             }
             Message::Entry(n, entry, bytes) => self.publish(segment, direction, *n, *entry, bytes),
-            Message::Gathered { after, start, position, bytes } => {
-                self.gather(segment, direction, [*after, *start, *position], bytes)?;
+            Message::Coalesced { after, start, position, bytes } => {
+                self.coalesce(segment, direction, [*after, *start, *position], bytes)?;
                 Ok(reader)
             }
             Message::State(state) => Ok(self.publish_state(direction, *state)),
@@ -212,7 +212,7 @@ impl Incoming {
         Ok(Told { reader, writer: kind == Ok(Kind::Ack), ..Told::default() })
     }
 
-    fn gather(
+    fn coalesce(
         &mut self,
         segment: &Segment,
         direction: &Direction,
@@ -221,10 +221,10 @@ impl Incoming {
     ) -> Result<(), Malformed> {
         let tail = self.tail.wrapping_add(bytes.len() as u64);
         let head = direction.reader.load(word::HEAD);
-        if position != self.tail || tail.wrapping_sub(head) > Area::LEN as u64 {
+        if position != self.tail || tail.wrapping_sub(head) > OverflowBuffer::LEN as u64 {
             return Err(Malformed("coalesced bytes out of order, or beyond the overflow buffer"));
         }
-        let at = (position.wrapping_sub(start) % Area::LEN as u64) as usize;
+        let at = (position.wrapping_sub(start) % OverflowBuffer::LEN as u64) as usize;
         if !segment.write_bulk(self.vi, self.from, POOL as usize + at, bytes) {
             return Err(Malformed("coalesced bytes outside the overflow buffer"));
         }

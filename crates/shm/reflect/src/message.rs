@@ -4,10 +4,11 @@
 //! |---|---|---|
 //! | 0 `Path` | window u64, from u64, switch u64 | the sender |
 //! | 1 `Entry` | number u32, immediate u32, pool offset u32 (`u32::MAX`: none), bytes | the sender |
-//! | 2 `Gathered` | after u64, start u64, position u64, bytes | the sender |
+//! | 2 `Coalesced` | after u64, start u64, position u64, bytes | the sender |
 //! | 3 `State` | fin u64, ledger u64, drained u64, taken u64, asked u64 | the sender |
 //! | 4 `Consumed` | released u64, head u64, taken bytes u64, posted u32 | the receiver |
-//! | 5 `Undelivered` | messages and order u64, front u64; for each message: pool offset u32, length u32, and without a pool offset the bytes | the receiver |
+//! | 5 `Undelivered` | messages and order u64, front u64; for each message: pool offset u32, length u32, and without
+//! a pool offset the bytes | the receiver |
 //! | 6 `Receiver` | grant u64, claim u64, shut u64, ended u64, returned u64 | the receiver |
 //! | 7 `Answer` | bits u64 | the sender |
 //! | 8 `Gone` | how u64 | the sender |
@@ -91,7 +92,7 @@ pub enum Message<'a> {
     /// The ring entry with this number.
     Entry(u32, Entry, &'a [u8]),
     /// Coalesced bytes.
-    Gathered {
+    Coalesced {
         /// `word::AFTER`.
         after: u64,
         /// `word::START`.
@@ -137,7 +138,7 @@ impl<'a> Message<'a> {
                 }
                 out.extend_from_slice(bytes);
             }
-            Message::Gathered { after, start, position, bytes } => {
+            Message::Coalesced { after, start, position, bytes } => {
                 words(2, &[*after, *start, *position]);
                 out.extend_from_slice(bytes);
             }
@@ -187,7 +188,7 @@ impl<'a> Message<'a> {
                 let entry = Entry { immediate, len: bytes.len() as u32, pool_offset };
                 Message::Entry(n, entry, bytes)
             }
-            2 => Message::Gathered {
+            2 => Message::Coalesced {
                 after: rest.word()?,
                 start: rest.word()?,
                 position: rest.word()?,
@@ -282,7 +283,7 @@ mod tests {
                 }
             ),
             (word(), word(), word(), 0..bytes.len()).prop_map(
-                move |(after, start, position, len)| Message::Gathered {
+                move |(after, start, position, len)| Message::Coalesced {
                     after,
                     start,
                     position,

@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{ENTERED, Grant, Switch};
 use sovia_proto::word;
-use via_shm::endpoint::{Area, MESSAGE_MAX};
+use via_shm::endpoint::{MESSAGE_MAX, OverflowBuffer};
 use via_shm::layout::Direction;
 use via_shm::pool::POOL;
 use via_shm::ring::{Entry, INLINE, SLOTS};
@@ -106,18 +106,18 @@ impl Outgoing {
             return Ok(false);
         }
         let after = direction.writer.load(word::AFTER);
-        let gathered = tail != self.tail;
-        let before = |outgoing: &Outgoing| !gathered || outgoing.ordered != after as u32;
+        let coalesced = tail != self.tail;
+        let before = |outgoing: &Outgoing| !coalesced || outgoing.ordered != after as u32;
         while self.next != end && before(self) {
             if !self.tell_entry(segment, sink)? {
                 return Ok(false);
             }
         }
-        if gathered {
+        if coalesced {
             if self.ordered != after as u32 {
                 return Err(Corrupt("coalesced bytes after packets that have not been sent"));
             }
-            if !self.tell_gathered(segment, direction, after, tail, sink)? {
+            if !self.send_coalesced(segment, direction, after, tail, sink)? {
                 return Ok(false);
             }
         }
@@ -219,7 +219,7 @@ impl Outgoing {
     }
 
     /// Sends coalesced bytes up to `tail`. Returns false if the sink has no room for all of them.
-    fn tell_gathered(
+    fn send_coalesced(
         &mut self,
         segment: &Segment,
         direction: &Direction,
@@ -227,7 +227,7 @@ impl Outgoing {
         tail: u64,
         sink: &mut impl Sink,
     ) -> Result<bool, Corrupt> {
-        if tail.wrapping_sub(self.tail) > Area::LEN as u64 {
+        if tail.wrapping_sub(self.tail) > OverflowBuffer::LEN as u64 {
             return Err(Corrupt("more coalesced bytes than there is room for"));
         }
         let start = direction.writer.load(word::START);
@@ -235,10 +235,10 @@ impl Outgoing {
             if !sink.has_room() {
                 return Ok(false);
             }
-            let at = (self.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
+            let at = (self.tail.wrapping_sub(start) % OverflowBuffer::LEN as u64) as usize;
             let left = tail.wrapping_sub(self.tail) as usize;
-            let len = left.min(PIECE).min(Area::LEN - at);
-            let head = Message::Gathered { after, start, position: self.tail, bytes: &[] };
+            let len = left.min(PIECE).min(OverflowBuffer::LEN - at);
+            let head = Message::Coalesced { after, start, position: self.tail, bytes: &[] };
             self.put_bulk(segment, &head, (POOL as usize + at, len), sink);
             self.tail = self.tail.wrapping_add(len as u64);
         }
@@ -287,7 +287,7 @@ impl Outgoing {
             return Err(Malformed("more receives posted than there are"));
         }
         let unread = self.tail.wrapping_sub(consumed.head);
-        if unread > Area::LEN as u64 {
+        if unread > OverflowBuffer::LEN as u64 {
             return Err(Malformed("more coalesced bytes taken than were reported"));
         }
         direction.credit.release(consumed.released);
@@ -299,7 +299,8 @@ impl Outgoing {
         // Notify the writer in the cases in which a receiver on the same host would notify it. One case is that
         // half of the overflow buffer is free. The other case is that the receiver has read packets that come
         // before coalesced bytes.
-        let writer = has_taken && unread <= Area::LEN as u64 / 2 || has_read && unread != 0;
+        let writer =
+            has_taken && unread <= OverflowBuffer::LEN as u64 / 2 || has_read && unread != 0;
         Ok(Told { writer, ..Told::default() })
     }
 

@@ -9,7 +9,7 @@ use sovia_reflect::message::Message;
 use sovia_reflect::{Reflection, Sink};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use via_shm::endpoint::Area;
+use via_shm::endpoint::OverflowBuffer;
 use via_shm::layout::{DISCRIMINATOR, Direction};
 use via_shm::{Endpoint, Segment};
 
@@ -77,7 +77,7 @@ impl Host {
         self.endpoint.tx.send(Immediate { kind, acks: 0 }.encode(), bytes).unwrap()
     }
 
-    fn gather(&mut self, bytes: &[u8], packets: u32) {
+    fn coalesce(&mut self, bytes: &[u8], packets: u32) {
         let line = &self.tx().writer.0;
         let taken = self.tx().reader.load(word::HEAD);
         if taken == self.tail {
@@ -85,8 +85,8 @@ impl Host {
             line[word::START].store(self.tail, Ordering::Relaxed);
         }
         let start = line[word::START].load(Ordering::Relaxed);
-        let at = ((self.tail - start) % Area::LEN as u64) as usize;
-        assert!(self.endpoint.tx.area().write(at, bytes));
+        let at = ((self.tail - start) % OverflowBuffer::LEN as u64) as usize;
+        assert!(self.endpoint.tx.overflow_buffer().write(at, bytes));
         self.tail += bytes.len() as u64;
         self.tx().writer.store(word::TAIL, self.tail);
     }
@@ -105,8 +105,8 @@ impl Host {
         let tail = line[word::TAIL].load(Ordering::Acquire);
         let start = line[word::START].load(Ordering::Relaxed);
         let mut bytes = vec![0; (tail - self.head) as usize];
-        let at = ((self.head - start) % Area::LEN as u64) as usize;
-        assert!(self.endpoint.rx.area().read(at, &mut bytes[..]));
+        let at = ((self.head - start) % OverflowBuffer::LEN as u64) as usize;
+        assert!(self.endpoint.rx.overflow_buffer().read(at, &mut bytes[..]));
         self.head = tail;
         self.rx().reader.store(word::HEAD, tail);
         (!bytes.is_empty()).then_some(bytes)
@@ -136,7 +136,7 @@ enum Step {
     /// The sender sends a message of this length.
     Send(usize),
     /// The sender coalesces this number of bytes.
-    Gather(usize),
+    Coalesce(usize),
     /// The receiver receives.
     Receive,
     /// Both NICs collect. The sender's NIC has room for this number of messages, the receiver's for one.
@@ -148,7 +148,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         prop_oneof![0usize..200, 0usize..40_000].prop_map(|len| Step::Send(len.max(1))),
-        (1usize..100_000).prop_map(Step::Gather),
+        (1usize..100_000).prop_map(Step::Coalesce),
         Just(Step::Receive),
         Just(Step::Receive),
         (0usize..4).prop_map(Step::Collect),
@@ -186,9 +186,9 @@ proptest! {
                         bytes(256 - len % 256);
                     }
                 }
-                Step::Gather(len) if a.tail - b.head + len as u64 <= 1 << 20 => {
+                Step::Coalesce(len) if a.tail - b.head + len as u64 <= 1 << 20 => {
                     let piece = bytes(len);
-                    a.gather(&piece, packets);
+                    a.coalesce(&piece, packets);
                     sent.extend(piece);
                 }
                 Step::Receive => received.extend(b.receive().unwrap_or_default()),
@@ -353,7 +353,8 @@ fn a_far_nic_that_lies_is_found_out() {
     let (mut a, mut b) = (Host::new(), Host::new());
     let entry = via_shm::ring::Entry { immediate: 1 << 24, len: 1, pool_offset: None };
     let far = via_shm::ring::Entry { pool_offset: Some(2 << 20), ..entry };
-    let gathered = |start, position, bytes| Message::Gathered { after: 0, start, position, bytes };
+    let coalesced =
+        |start, position, bytes| Message::Coalesced { after: 0, start, position, bytes };
     let consumed = |posted, head| {
         Message::Consumed(sovia_reflect::message::Consumed { posted, head, ..Default::default() })
     };
@@ -361,8 +362,8 @@ fn a_far_nic_that_lies_is_found_out() {
     for lie in [
         Message::Entry(1, entry, b"x"),
         Message::Entry(0, far, b"x"),
-        gathered(0, 1, &bytes),
-        gathered(50, 0, &bytes),
+        coalesced(0, 1, &bytes),
+        coalesced(50, 0, &bytes),
         consumed(65, 0),
         consumed(64, 1),
     ] {

@@ -14,7 +14,7 @@ mod tests;
 mod wrap_tests;
 
 pub use crate::half::Half;
-pub use crate::range::{Area, Bulk, Range};
+pub use crate::range::{Bulk, OverflowBuffer, Range};
 pub use crate::ready_list::notify;
 use crate::segment::{Segment, SideIndex};
 pub use receiver::{Expected, Receiver};

@@ -3,7 +3,7 @@
 use crate::Corrupt;
 use crate::layout::Direction;
 use crate::pool::POOL;
-use crate::range::{Area, Bulk, Range};
+use crate::range::{Bulk, OverflowBuffer, Range};
 use crate::ring::{SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use core::ptr::NonNull;
@@ -46,7 +46,7 @@ impl Half {
     }
 
     /// Returns the overflow buffer of this direction, which the layer above uses.
-    pub fn area(&self) -> Area<'_> {
+    pub fn overflow_buffer(&self) -> OverflowBuffer<'_> {
         // SAFETY: the overflow buffer lies behind the pool in the same mapping. The contract of `Half::new` keeps
         // this mapping.
         unsafe { Range::new(self.pool.add(POOL as usize)) }

@@ -17,7 +17,7 @@ pub const READY_LISTS: u32 = 32;
 pub const DOORBELLS: usize = 6;
 /// Size of a direction's overflow buffer in bytes. The sockets layer appends bytes to this buffer while the window
 /// is used up.
-pub const AREA: usize = 8 << 20;
+pub const OVERFLOW_BUFFER: usize = 8 << 20;
 /// Number of words in each [`Words`].
 pub const WORDS: usize = 8;
 
@@ -113,7 +113,7 @@ pub(crate) const fn first_entry(from: usize) -> u32 {
 /// page boundary.
 pub(crate) const UNDELIVERED_AT: usize = 21 << 20;
 pub(crate) const BULK_AT: usize = 40 << 20;
-pub(crate) const BULK_SIZE: usize = AREA + crate::pool::POOL as usize;
+pub(crate) const BULK_SIZE: usize = OVERFLOW_BUFFER + crate::pool::POOL as usize;
 /// A segment's size in bytes.
 pub const SEGMENT: usize = BULK_AT + 2 * VIS as usize * BULK_SIZE;
 

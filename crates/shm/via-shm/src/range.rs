@@ -1,6 +1,6 @@
 //! Ranges of a segment that an upper layer reads and writes by offset.
 
-use crate::layout::AREA;
+use crate::layout::OVERFLOW_BUFFER;
 use crate::pool::POOL;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -8,9 +8,9 @@ use sovia_signal::access;
 use sovia_sys::{UserSlice, UserSliceMut};
 
 /// A direction's overflow buffer, which the layer above uses.
-pub type Area<'s> = Range<'s, AREA>;
+pub type OverflowBuffer<'s> = Range<'s, OVERFLOW_BUFFER>;
 /// A direction's pool and overflow buffer as one range.
-pub type Bulk<'s> = Range<'s, { AREA + POOL as usize }>;
+pub type Bulk<'s> = Range<'s, { OVERFLOW_BUFFER + POOL as usize }>;
 
 /// `N` bytes of a segment that stays mapped for `'s`.
 #[derive(Debug, Clone, Copy)]

@@ -204,8 +204,8 @@ impl Segment {
         for from in 0..2 {
             let at = self.bulk(vi, from);
             self.mapping.discard(at + keep, POOL as usize - keep);
-            let area = at + POOL as usize;
-            self.mapping.discard(area + keep, crate::layout::AREA - keep);
+            let overflow_buffer = at + POOL as usize;
+            self.mapping.discard(overflow_buffer + keep, crate::layout::OVERFLOW_BUFFER - keep);
             self.mapping.discard(UNDELIVERED_AT + RING_SIZE * Self::lane(vi, from), RING_SIZE);
         }
     }

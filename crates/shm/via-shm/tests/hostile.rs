@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use via::{Cause, Connection, Nic, Vi, ViAttributes, ViState};
 use via_conformance::{Context, End};
-use via_shm::layout::{AREA, Direction, SEGMENT};
+use via_shm::layout::{Direction, OVERFLOW_BUFFER, SEGMENT};
 use via_shm::pool::POOL;
 use via_shm::request::DISCRIMINATOR;
 use via_shm::ring::{Entry, SLOTS};
@@ -28,7 +28,7 @@ fn parts() -> Vec<(&'static str, usize, usize)> {
     let directions = offset(std::ptr::from_ref(segment.direction(0, 0)) as usize);
     let rings = offset(std::ptr::from_ref(segment.slots(0, 0)) as usize);
     let requests = offset(std::ptr::from_ref(segment.request(0)) as usize);
-    let bulk = SEGMENT - 2 * via_shm::layout::VIS as usize * (AREA + POOL as usize);
+    let bulk = SEGMENT - 2 * via_shm::layout::VIS as usize * (OVERFLOW_BUFFER + POOL as usize);
     // The requests come last: once they are corrupt, connections take other VIs.
     vec![
         ("control blocks", directions, 2 * size_of::<Direction>()),

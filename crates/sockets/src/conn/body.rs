@@ -9,7 +9,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Traffic;
 use sovia_proto::close::Closing;
 use sovia_proto::flow::{Flow, Parameters};
-use sovia_proto::order::{Gatherer, Taker};
+use sovia_proto::order::{Coalescer, Taker};
 use sovia_proto::packet::{Immediate, Kind};
 use via_shm::Endpoint;
 use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
@@ -121,7 +121,7 @@ pub struct Body {
     /// State of the exchange of FIN and FINACK.
     pub closing: Closing,
     /// State of the coalesced bytes that this end sends.
-    pub gatherer: Gatherer,
+    pub coalescer: Coalescer,
     /// State of the coalesced bytes that the peer sends.
     pub taker: Taker,
     /// Traffic on the VI that is not yet in the statistics.
@@ -136,10 +136,10 @@ pub struct Body {
     /// Number of arrived ring entries that `flow` has counted.
     pub arrivals: u32,
     /// Number of ring entries sent, and in the upper half the number of ordered packets among these entries. One
-    /// word holds the two numbers, because a process may be killed between two stores. `gatherer.packets` is
+    /// word holds the two numbers, because a process may be killed between two stores. `coalescer.packets` is
     /// updated after this word.
     pub counted: u64,
-    /// Number of bytes in all ordered packets that this end has sent. `gatherer.packets` is the number of these
+    /// Number of bytes in all ordered packets that this end has sent. `coalescer.packets` is the number of these
     /// packets.
     pub bytes_sent: u32,
     /// Number of bytes in all ordered packets that this end has consumed. `taker.packets` is the number of these
@@ -189,7 +189,7 @@ impl Body {
             unnotified,
             due,
             closing,
-            gatherer,
+            coalescer,
             taker,
             traffic,
             past,
@@ -222,7 +222,7 @@ impl Body {
         *protocol = chosen;
         (*unnotified, *due) = (0, 0);
         *closing = Closing::default();
-        (*gatherer, *taker) = (Gatherer::default(), Taker::default());
+        (*coalescer, *taker) = (Coalescer::default(), Taker::default());
         (*traffic, *past) = (Traffic::default(), Traffic::default());
         *activity = Default::default();
         *taking = Note::default();
@@ -311,10 +311,10 @@ impl Guard<'_> {
     /// yet.
     #[inline]
     pub(crate) fn count_sent(&mut self, ordered: u32) {
-        let packets = self.gatherer.packets.wrapping_add(ordered);
+        let packets = self.coalescer.packets.wrapping_add(ordered);
         compiler_fence(Ordering::SeqCst);
         self.counted = u64::from(self.endpoint_ref().tx.sent()) | u64::from(packets) << 32;
         compiler_fence(Ordering::SeqCst);
-        self.gatherer.packets = packets;
+        self.coalescer.packets = packets;
     }
 }

@@ -24,7 +24,7 @@ pub struct OwnWords {
     /// Copy of `word::LEDGER`.
     pub ledger: u64,
     /// Number of usable bytes of the overflow buffer beyond the first bytes, which are not counted.
-    pub area: u32,
+    pub overflow: u32,
     /// Window of this end that the configuration gives, in packets.
     pub window: u16,
     /// Limit on bytes that this end has sent and the peer has not read; `u32::MAX` if only the segment's memory

@@ -46,7 +46,7 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
     let direction = super::tx(guard);
     let (line, path) = (&direction.writer, &direction.path);
     let own = guard.own;
-    if line.load(word::TAIL) != guard.gatherer.tail
+    if line.load(word::TAIL) != guard.coalescer.tail
         || line.load(word::AFTER) != own.after
         || line.load(word::START) != own.start
         || line.load(word::LEDGER) != own.ledger
@@ -57,7 +57,7 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
     {
         return Err(Fault::Corrupt);
     }
-    let ledger = u64::from(guard.gatherer.packets) | u64::from(guard.bytes_sent) << 32;
+    let ledger = u64::from(guard.coalescer.packets) | u64::from(guard.bytes_sent) << 32;
     if !own.uncounted && ledger != own.ledger {
         guard.own.ledger = ledger;
         super::tx(guard).writer.store(word::LEDGER, ledger);
@@ -75,14 +75,14 @@ fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
     let entered = own != 0 && switch == own | ENTERED;
     // A receiver that has taken bytes must have entered the VI. There is one exception: if a NIC is between the two
     // ends, a receiver takes the bytes before a FIN without claiming the switch.
-    let acknowledged = guard.gatherer.packets != u32::from(guard.flow.unacked())
+    let acknowledged = guard.coalescer.packets != u32::from(guard.flow.unacked())
         && !guard.closing.fin_sent
         && !guard.own.uncounted;
-    let gathered = guard.gatherer.taken != 0
+    let coalesced = guard.coalescer.taken != 0
         && !(guard.closing.fin_sent && super::reflected::is_reflected(guard));
     match guard.conn.tx() {
         Tx::Tcp => switch == 0,
-        Tx::Vi if gathered || acknowledged => entered,
+        Tx::Vi if coalesced || acknowledged => entered,
         Tx::Vi => entered || switch == own && own != 0,
         Tx::Back => entered || switch == own || own != 0 && switch == CANCELLED,
     }
@@ -129,7 +129,8 @@ fn has_events(guard: &Guard<'_>) -> bool {
         Rx::Granted => rx.path.load(word::SWITCH) != 0,
         Rx::Tcp | Rx::Back => false,
     };
-    let room = guard.gatherer.is_gathering() && tx.reader.load(word::HEAD) != guard.gatherer.taken;
+    let room =
+        guard.coalescer.is_coalescing() && tx.reader.load(word::HEAD) != guard.coalescer.taken;
     let answer = conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED);
     received || room || answer || conn.has(WAKES)
 }
@@ -144,7 +145,7 @@ fn progress(guard: &Guard<'_>) -> EndProgress {
         ),
         sent: guard.endpoint_ref().tx.sent(),
         received: guard.endpoint_ref().rx.received(),
-        tail: guard.gatherer.tail,
+        tail: guard.coalescer.tail,
         head: guard.taker.head,
         consumed: guard.taker.packets,
         front: guard.front,
@@ -214,7 +215,7 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
 /// TCP has already ended, or unread bytes on TCP may hide its end.
 fn is_stalled(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
-    guard.gatherer.is_gathering()
+    guard.coalescer.is_coalescing()
         && !conn.has(flag::DEAD | flag::PEER_GONE)
         && (conn.rx() != Rx::Vi || conn.has(flag::EOF | flag::ENDED))
 }

@@ -19,13 +19,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::{Returned, Tx};
 use sovia_sys::clock;
-use via_shm::endpoint::{Area, MESSAGE_MAX};
+use via_shm::endpoint::{MESSAGE_MAX, OverflowBuffer};
 use via_shm::pool::POOL;
 
 /// Number of bytes of the pool that are not counted. The largest message fits into these bytes.
 const POOL_LEAST: u32 = MESSAGE_MAX as u32;
 /// Number of bytes of the overflow buffer that are not counted.
-const AREA_LEAST: u32 = 16 << 10;
+const OVERFLOW_LEAST: u32 = 16 << 10;
 /// Largest memory of a direction, in bytes, that stays allocated for a while after the VI has become free.
 const STAYS: u64 = 1 << 20;
 /// Factor by which the usable part of the pool or overflow buffer grows at each request.
@@ -38,7 +38,7 @@ const SENDS_AHEAD: u32 = 2 << 20;
 /// This is TCP's initial window.
 const HOLDS: u32 = 64 << 10;
 /// Number of bytes that a direction's pool and overflow buffer can hold together.
-const ALL: u32 = POOL as u32 + Area::LEN as u32;
+const ALL: u32 = POOL as u32 + OverflowBuffer::LEN as u32;
 /// Smallest limit on unread bytes with which packets use the pool. Under a smaller limit, all bytes are coalesced.
 const WITH_POOL: u32 = 2 * POOL_LEAST;
 
@@ -94,8 +94,8 @@ fn unread(guard: &mut Guard<'_>) -> usize {
     let reader = &tx(guard).reader;
     let in_packets = guard.bytes_sent.wrapping_sub(reader.load(word::TAKEN_BYTES) as u32);
     let taken = reader.load(word::HEAD);
-    guard.gatherer.next(taken);
-    in_packets as usize + guard.gatherer.waiting() as usize
+    guard.coalescer.next(taken);
+    in_packets as usize + guard.coalescer.waiting() as usize
 }
 
 /// Returns true if at least a third of the limit on unread bytes is free. The kernel uses the same rule to report a
@@ -105,10 +105,10 @@ pub(super) fn is_allowed_more(guard: &mut Guard<'_>) -> bool {
     guard.own.bound == u32::MAX || left(guard) >= guard.own.bound as usize / 3
 }
 
-/// Returns the counted memory in KiB, if `pool` bytes of the pool and `area` additional bytes of the overflow
+/// Returns the counted memory in KiB, if `pool` bytes of the pool and `overflow` additional bytes of the overflow
 /// buffer are usable.
-fn cost(pool: u32, area: u32) -> u32 {
-    (pool - POOL_LEAST.min(pool) + area) >> 10
+fn cost(pool: u32, overflow: u32) -> u32 {
+    (pool - POOL_LEAST.min(pool) + overflow) >> 10
 }
 
 per_engine! {
@@ -145,7 +145,7 @@ pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
     bound(guard);
     // The pool gets half of the limit on unread bytes. The other half is for coalesced bytes.
     let more = now.saturating_mul(STEP).min(POOL as u32).min(guard.own.bound / 2);
-    let may = more > now && may_use(guard.conn, cost(more, guard.own.area));
+    let may = more > now && may_use(guard.conn, cost(more, guard.own.overflow));
     if may {
         guard.endpoint().tx.set_pool_limit(more);
     }
@@ -155,20 +155,20 @@ pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
 /// Returns the usable length of the overflow buffer, in bytes.
 #[inline]
 fn limit(guard: &Guard<'_>) -> usize {
-    (AREA_LEAST + guard.own.area) as usize
+    (OVERFLOW_LEAST + guard.own.overflow) as usize
 }
 
-/// Returns how many of `wanted` bytes fit into the overflow buffer. `gathered` is the number of bytes put there
+/// Returns how many of `wanted` bytes fit into the overflow buffer. `coalesced` is the number of bytes put there
 /// since the buffer was last empty. `waiting` is the number of bytes in the buffer that the receiver has not taken.
 #[inline]
-pub(super) fn room(guard: &mut Guard<'_>, gathered: u64, waiting: u64, wanted: usize) -> usize {
-    let free = (Area::LEN as u64 - waiting) as usize;
+pub(super) fn room(guard: &mut Guard<'_>, coalesced: u64, waiting: u64, wanted: usize) -> usize {
+    let free = (OverflowBuffer::LEN as u64 - waiting) as usize;
     let wanted = wanted.min(free);
     // The overflow buffer is used as a circular buffer only if its whole length is usable.
-    let end = usize::try_from(gathered).map_or(usize::MAX, |begin| begin.saturating_add(wanted));
-    while limit(guard) < end.min(Area::LEN) {
-        if !more_area(guard) {
-            return wanted.min(limit(guard).saturating_sub(gathered as usize));
+    let end = usize::try_from(coalesced).map_or(usize::MAX, |begin| begin.saturating_add(wanted));
+    while limit(guard) < end.min(OverflowBuffer::LEN) {
+        if !more_overflow(guard) {
+            return wanted.min(limit(guard).saturating_sub(coalesced as usize));
         }
     }
     wanted
@@ -176,13 +176,14 @@ pub(super) fn room(guard: &mut Guard<'_>, gathered: u64, waiting: u64, wanted: u
 
 #[cold]
 #[inline(never)]
-fn more_area(guard: &mut Guard<'_>) -> bool {
+fn more_overflow(guard: &mut Guard<'_>) -> bool {
     let more =
-        (AREA_LEAST + guard.own.area).saturating_mul(STEP).min(Area::LEN as u32) - AREA_LEAST;
+        (OVERFLOW_LEAST + guard.own.overflow).saturating_mul(STEP).min(OverflowBuffer::LEN as u32)
+            - OVERFLOW_LEAST;
     let pool = guard.endpoint_ref().tx.pool_limit();
-    let may = more > guard.own.area && may_use(guard.conn, cost(pool, more));
+    let may = more > guard.own.overflow && may_use(guard.conn, cost(pool, more));
     if may {
-        guard.own.area = more;
+        guard.own.overflow = more;
     }
     may
 }
@@ -194,12 +195,13 @@ fn more_area(guard: &mut Guard<'_>) -> bool {
 /// could send only one small buffer of bytes per round trip to a reader on another host.
 pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
     loop {
-        let gathered = guard.gatherer.tail.wrapping_sub(guard.own.start);
+        let coalesced = guard.coalescer.tail.wrapping_sub(guard.own.start);
         let limit = limit(guard);
-        if limit == Area::LEN || gathered + u64::from(AREA_LEAST / 2) <= limit as u64 {
+        if limit == OverflowBuffer::LEN || coalesced + u64::from(OVERFLOW_LEAST / 2) <= limit as u64
+        {
             return true;
         }
-        if !more_area(guard) {
+        if !more_overflow(guard) {
             return false;
         }
     }
@@ -208,7 +210,7 @@ pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
 /// Returns how much memory of the VI the connection has used. A small amount stays allocated for the next
 /// connection. A larger amount stays allocated for a while, if it is a small part of the family's limit.
 pub(crate) fn used(guard: &Guard<'_>) -> Used {
-    let used = (guard.endpoint_ref().tx.pool_used() as u64).max(guard.gatherer.tail);
+    let used = (guard.endpoint_ref().tx.pool_used() as u64).max(guard.coalescer.tail);
     let returned = Returned::from_word(super::rx(guard).path.load(word::RETURNED));
     if matches!(returned, Returned::Bytes(1..)) {
         Used::Much
@@ -232,12 +234,12 @@ pub(super) fn give_back(guard: &mut Guard<'_>) {
         return;
     }
     let taken = tx(guard).reader.load(word::HEAD);
-    if guard.gatherer.next(taken) == Next::Gather {
+    if guard.coalescer.next(taken) == Next::Coalesce {
         return;
     }
-    if guard.own.area != 0 {
-        guard.endpoint_ref().tx.trim_area(KEPT);
-        guard.own.area = 0;
+    if guard.own.overflow != 0 {
+        guard.endpoint_ref().tx.trim_overflow_buffer(KEPT);
+        guard.own.overflow = 0;
     }
     if guard.endpoint().tx.trim_pool(KEPT) {
         guard.endpoint().tx.set_pool_limit(POOL_LEAST);

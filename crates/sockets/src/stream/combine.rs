@@ -67,7 +67,7 @@ pub(crate) fn notify_receiver(guard: &mut Guard<'_>) {
 fn notify_receiver_now(guard: &mut Guard<'_>) {
     guard.unnotified = 0;
     let taken = tx(guard).reader.load(word::HEAD);
-    if guard.gatherer.next(taken) == Next::Gather {
+    if guard.coalescer.next(taken) == Next::Coalesce {
         notify_reader(guard);
     }
 }

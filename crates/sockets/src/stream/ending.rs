@@ -197,7 +197,7 @@ fn leaves_unread(guard: &Guard<'_>) -> bool {
         // No byte is on the VI only, or this end's count of bytes is not reliable.
         return false;
     }
-    guard.gatherer.tail != direction.reader.load(word::HEAD)
+    guard.coalescer.tail != direction.reader.load(word::HEAD)
         || guard.bytes_sent != direction.reader.load(word::TAKEN_BYTES) as u32
 }
 

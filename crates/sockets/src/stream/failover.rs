@@ -230,11 +230,11 @@ fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
     let sender = &guard.endpoint_ref().tx;
     let sent = Sent {
         entries: sender.sent(),
-        packets: guard.gatherer.packets,
+        packets: guard.coalescer.packets,
         bytes: guard.bytes_sent,
         after: guard.own.after as u32,
         start: guard.own.start,
-        tail: guard.gatherer.tail,
+        tail: guard.coalescer.tail,
     };
     let line = &tx(guard).reader;
     // HEAD counts coalesced bytes that the peer has read, and TAKEN_BYTES counts bytes in packets. The peer reads

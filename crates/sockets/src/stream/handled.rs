@@ -55,11 +55,11 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     // would be wrong. The end of the stream (EOF) is also an event, for threads that wait only for a hang-up.
     let is_left = guard.held_first != guard.held_end || conn.has(flag::EOF);
     let held = guard.held_end != last_look.2 && is_left;
-    let gathered = tail != last_look.0 && tail != guard.taker.head;
+    let coalesced = tail != last_look.0 && tail != guard.taker.head;
     let switched = switch != last_look.1 && conn.rx() != Rx::Vi;
     if let Err(Fault::Corrupt) = scanned {
         corrupt_here(guard);
-    } else if !held && !gathered && !switched {
+    } else if !held && !coalesced && !switched {
         // Only acknowledgements have arrived. The handler thread need not notify the program, because the peer
         // notifies the program of room.
         return;

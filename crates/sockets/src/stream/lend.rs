@@ -69,9 +69,9 @@ pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
 
 /// Returns true if the window has room, and the receiver has taken all coalesced bytes.
 fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
-    if guard.gatherer.is_gathering() {
+    if guard.coalescer.is_coalescing() {
         let taken = tx(guard).reader.load(word::HEAD);
-        if guard.gatherer.next(taken) == Next::Gather {
+        if guard.coalescer.next(taken) == Next::Coalesce {
             return Ok(false);
         }
     }
@@ -146,7 +146,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
     let tail = line.load(word::TAIL);
     if tail != guard.taker.head {
         let after = line.load(word::AFTER) as u32;
-        if let Take::Gathered(_) = guard.taker.next(tail, after) {
+        if let Take::Coalesced(_) = guard.taker.next(tail, after) {
             return Ok(Find::Bulk);
         }
     }

@@ -5,7 +5,7 @@ use super::failover::Brought;
 use super::hold::next_in_ring;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
-use super::take::{has_gathered, has_kept, is_returning};
+use super::take::{has_coalesced, has_kept, is_returning};
 use super::{
     Got, ROOM, backlog, corrupt_here, ending, failover, handled, reflected, returned, tx, word,
 };
@@ -34,7 +34,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             }
             // If there are no held packets and no coalesced bytes, the next packet is in the ring and is found
             // below.
-            if guard.held_first != guard.held_end || has_gathered(guard) {
+            if guard.held_first != guard.held_end || has_coalesced(guard) {
                 if is_returning(guard) {
                     return readable(guard, fd);
                 }
@@ -111,12 +111,12 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
         if !backlog::is_allowed_more(guard) {
             return false;
         }
-        if !guard.gatherer.is_gathering() {
+        if !guard.coalescer.is_coalescing() {
             return true;
         }
         let taken = tx(guard).reader.load(word::HEAD);
-        guard.gatherer.next(taken) == Next::Packet
-            || guard.gatherer.waiting() <= ROOM && backlog::has_room(guard)
+        guard.coalescer.next(taken) == Next::Packet
+            || guard.coalescer.waiting() <= ROOM && backlog::has_room(guard)
     } else if returned::holds_back(guard, fd) {
         false
     } else {

@@ -80,12 +80,12 @@ use sovia_proto::word;
 use sovia_signal::access::BadAddress;
 use sovia_sys::call;
 use via_shm::Endpoint;
-use via_shm::endpoint::{Area, Unsent};
+use via_shm::endpoint::{OverflowBuffer, Unsent};
 use via_shm::layout::Direction;
 
 /// Number of unread bytes in the overflow buffer. When no more bytes than this are unread, waiting senders are
 /// woken, and `poll` reports the socket as writable.
-const ROOM: u64 = (Area::LEN / 2) as u64;
+const ROOM: u64 = (OverflowBuffer::LEN / 2) as u64;
 
 /// Result of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,7 +256,7 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     // bytes are ordered by this count.
     let before = guard.endpoint_ref().tx.sent();
     guard.endpoint().tx.repair();
-    guard.gatherer.packets = (guard.counted >> 32) as u32;
+    guard.coalescer.packets = (guard.counted >> 32) as u32;
     let mut ordered = 0;
     for n in guard.counted as u32..guard.endpoint_ref().tx.sent().max(before) {
         let kind =
@@ -264,11 +264,11 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         ordered += u32::from(kind.is_some_and(|packet| packet.kind.is_ordered()));
     }
     guard.count_sent(ordered);
-    // A sender stores TAIL in the segment first, and then in `gatherer`. So TAIL may be one chunk ahead of
-    // `gatherer`.
+    // A sender stores TAIL in the segment first, and then in `coalescer`. So TAIL may be one chunk ahead of
+    // `coalescer`.
     let tail = tx(guard).writer.load(word::TAIL);
-    if tail.wrapping_sub(guard.gatherer.tail) <= u64::from(guard.protocol.chunk) {
-        guard.gatherer.tail = tail;
+    if tail.wrapping_sub(guard.coalescer.tail) <= u64::from(guard.protocol.chunk) {
+        guard.coalescer.tail = tail;
     }
     packets::finish_taking(guard);
     audit::repair(guard);

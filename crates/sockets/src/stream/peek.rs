@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{self, Rx, Source, Tx};
 use sovia_sys::{UserSliceMut, call};
-use via_shm::endpoint::Area;
+use via_shm::endpoint::OverflowBuffer;
 
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
@@ -153,25 +153,26 @@ fn peek_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault>
     let mut from = guard.front as usize;
     let mut packets = guard.taker.packets;
     let mut n = guard.held_first;
-    let gathered = tail.wrapping_sub(guard.taker.head);
-    if gathered > Area::LEN as u64 {
+    let coalesced = tail.wrapping_sub(guard.taker.head);
+    if coalesced > OverflowBuffer::LEN as u64 {
         return Err(Fault::Corrupt);
     }
-    let mut gathered_done = gathered == 0;
+    let mut coalesced_done = coalesced == 0;
     while done < out.len() {
-        if !gathered_done && packets == after {
+        if !coalesced_done && packets == after {
             let start = direction.writer.load(word::START);
             let mut head = guard.taker.head;
             while done < out.len() && head != tail {
-                let at = (head.wrapping_sub(start) % Area::LEN as u64) as usize;
-                let len = ((tail - head) as usize).min(out.len() - done).min(Area::LEN - at);
-                if !guard.endpoint_ref().rx.area().read(at, out.skip(done).first(len)) {
+                let at = (head.wrapping_sub(start) % OverflowBuffer::LEN as u64) as usize;
+                let len =
+                    ((tail - head) as usize).min(out.len() - done).min(OverflowBuffer::LEN - at);
+                if !guard.endpoint_ref().rx.overflow_buffer().read(at, out.skip(done).first(len)) {
                     return if done > 0 { Ok(done) } else { Err(Fault::BadAddress) };
                 }
                 done += len;
                 head += len as u64;
             }
-            gathered_done = true;
+            coalesced_done = true;
             continue;
         }
         if n == guard.held_end {
@@ -229,9 +230,9 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         }
         // Also counts the bytes on the VI after the switch. Does not claim the switch, so the sender may still
         // cancel it and move these bytes to TCP.
-        let gathered = rx(guard).writer.load(word::TAIL).min(Area::LEN as u64) as usize;
+        let coalesced = rx(guard).writer.load(word::TAIL).min(OverflowBuffer::LEN as u64) as usize;
         let queued = guard.endpoint_ref().rx.queued(is_data);
-        return Ok(tcp + held_bytes(guard) + queued + gathered);
+        return Ok(tcp + held_bytes(guard) + queued + coalesced);
     }
     // Queues messages that the handler thread has not queued yet, so that `poll` and epoll report the bytes that
     // this call counts.
@@ -240,10 +241,12 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         return Err(corrupt(guard.conn, fd));
     }
     let sum = held_bytes(guard);
-    let gathered = rx(guard).writer.load(word::TAIL).wrapping_sub(guard.taker.head);
+    let coalesced = rx(guard).writer.load(word::TAIL).wrapping_sub(guard.taker.head);
     // Also counts bytes on TCP if the sender has moved back to TCP after the bytes on the VI.
     let on_tcp = if goes_on_on_tcp(guard) { call::bytes_unread(fd).map_err(errno)? } else { 0 };
-    Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize + on_tcp)
+    Ok(sum - (guard.front as usize).min(sum)
+        + coalesced.min(OverflowBuffer::LEN as u64) as usize
+        + on_tcp)
 }
 
 /// Returns the number of bytes in held data packets, including bytes of the first packet that the program has read.

@@ -206,8 +206,8 @@ pub(crate) fn note_end(guard: &Guard<'_>) -> bool {
 
 /// Encodes two counts as one word that is never 0 or 1: the number of bytes in packets, and the number of coalesced
 /// bytes.
-fn amount(packets: u32, gathered: u64) -> u64 {
-    1 << 63 | u64::from(packets & (u32::MAX >> 1)) << 32 | u64::from(gathered as u32)
+fn amount(packets: u32, coalesced: u64) -> u64 {
+    1 << 63 | u64::from(packets & (u32::MAX >> 1)) << 32 | u64::from(coalesced as u32)
 }
 
 /// Returns the value of the SHUT word that this end publishes when it has shut both halves. The value counts the
@@ -226,7 +226,7 @@ pub(super) fn shut_word(guard: &mut Guard<'_>) -> u64 {
 /// shut, so the kernel answers with a reset.
 fn reset_for_what_came_late(guard: &Guard<'_>) {
     let shut = tx(guard).path.load(word::SHUT);
-    let sent = amount(guard.bytes_sent, guard.gatherer.tail);
+    let sent = amount(guard.bytes_sent, guard.coalescer.tail);
     if shut > 1
         && shut != sent
         && guard.conn.tx() == Tx::Vi

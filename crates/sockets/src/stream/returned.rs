@@ -88,7 +88,7 @@ fn has_all_been_taken(guard: &Guard<'_>) -> bool {
     let taken = &guard.endpoint_ref().tx.direction().reader;
     !reflected::is_reflected(guard)
         && !guard.own.uncounted
-        && guard.gatherer.tail == taken.load(word::HEAD)
+        && guard.coalescer.tail == taken.load(word::HEAD)
         && guard.bytes_sent == taken.load(word::TAKEN_BYTES) as u32
 }
 

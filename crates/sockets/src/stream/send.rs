@@ -16,7 +16,7 @@ use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Grant, Rx, Tx};
 use sovia_sys::UserSlice;
-use via_shm::endpoint::Area;
+use via_shm::endpoint::OverflowBuffer;
 use via_shm::ring::INLINE;
 
 /// Lengths of messages, in bytes, after which the sender prefetches the cache lines of later messages. Without the
@@ -90,7 +90,7 @@ pub(super) fn posted(guard: &mut Guard<'_>, n: usize) {
 /// Returns true if this end sends packets without waiting for replies.
 #[inline]
 fn is_stream(guard: &Guard<'_>) -> bool {
-    guard.flow.unacked() > STREAM && !guard.gatherer.is_gathering()
+    guard.flow.unacked() > STREAM && !guard.coalescer.is_coalescing()
 }
 
 /// Returns the result of a send that cannot use the VI now; `None` if the send can use the VI.
@@ -251,21 +251,21 @@ fn send_vi_here(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usize, Fa
 /// Sends as many of `bytes` as there is room for on the VI. Adds the length of each sent chunk to `done`.
 #[inline(always)]
 fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<(), Fault> {
-    if guard.gatherer.is_gathering() {
+    if guard.coalescer.is_coalescing() {
         let taken = tx(guard).reader.load(word::HEAD);
-        if guard.gatherer.next(taken) == Next::Gather {
-            return gather(guard, bytes, done);
+        if guard.coalescer.next(taken) == Next::Coalesce {
+            return coalesce(guard, bytes, done);
         }
     }
     if combine::wants(guard, bytes.len()) {
-        return gather(guard, bytes, done);
+        return coalesce(guard, bytes, done);
     }
     let most = guard.protocol.chunk as usize;
     while *done < bytes.len() {
         if !guard.flow.can_send() {
             look(guard)?;
             if !guard.flow.can_send() {
-                return gather(guard, bytes, done);
+                return coalesce(guard, bytes, done);
             }
         }
         let left = bytes.skip(*done);
@@ -278,7 +278,7 @@ fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<
                 if backlog::more_pool(guard) {
                     continue;
                 }
-                return gather(guard, bytes, done);
+                return coalesce(guard, bytes, done);
             }
             Err(unsent) => {
                 guard.flow.unsend(packet);
@@ -298,33 +298,33 @@ fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<
 
 /// Appends `bytes` to the overflow buffer, as far as there is room. Skips the first `sent` bytes, which have been
 /// sent, and increases `sent`.
-fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Result<(), Fault> {
+fn coalesce(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Result<(), Fault> {
     let bytes = bytes.skip(*sent);
-    let mut gatherer = guard.gatherer;
-    if !gatherer.is_gathering() {
+    let mut coalescer = guard.coalescer;
+    if !coalescer.is_coalescing() {
         // The overflow buffer is empty. Starts again at the beginning of the buffer, which is most likely in the
         // cache.
-        guard.own.after = u64::from(gatherer.packets);
-        guard.own.start = gatherer.tail;
+        guard.own.after = u64::from(coalescer.packets);
+        guard.own.start = coalescer.tail;
         let line = &tx(guard).writer;
         line.0[word::AFTER].store(guard.own.after, Ordering::Relaxed);
         line.0[word::START].store(guard.own.start, Ordering::Relaxed);
     }
     let start = guard.own.start;
-    let gathered = gatherer.tail.wrapping_sub(start);
-    let total = backlog::room(guard, gathered, gatherer.waiting(), bytes.len());
+    let coalesced = coalescer.tail.wrapping_sub(start);
+    let total = backlog::room(guard, coalesced, coalescer.waiting(), bytes.len());
     let mut done = 0;
     while done < total {
-        let at = (gatherer.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
+        let at = (coalescer.tail.wrapping_sub(start) % OverflowBuffer::LEN as u64) as usize;
         // Publishes chunk by chunk, so that the receiver copies one chunk while this end copies the next chunk.
-        let n = (total - done).min(Area::LEN - at).min(guard.protocol.chunk as usize);
-        if !guard.endpoint_ref().tx.area().write(at, bytes.skip(done).first(n)) {
+        let n = (total - done).min(OverflowBuffer::LEN - at).min(guard.protocol.chunk as usize);
+        if !guard.endpoint_ref().tx.overflow_buffer().write(at, bytes.skip(done).first(n)) {
             // The written range lies within the overflow buffer, so the bad address lies in the program's buffer.
             return Err(Fault::BadAddress);
         }
-        gatherer.tail += n as u64;
-        tx(guard).writer.store(word::TAIL, gatherer.tail);
-        guard.gatherer = gatherer;
+        coalescer.tail += n as u64;
+        tx(guard).writer.store(word::TAIL, coalescer.tail);
+        guard.coalescer = coalescer;
         guard.traffic.messages_sent += u64::from(done == 0);
         done += n;
         *sent += n;

@@ -28,7 +28,7 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     if conn.has(SENDS_MORE)
         || conn.tx() != Tx::Vi
         || bytes.len().wrapping_sub(1) >= guard.protocol.single as usize
-        || guard.gatherer.is_gathering()
+        || guard.coalescer.is_coalescing()
         || !guard.flow.can_send()
         || receiver(guard) != Receiver::Listens
     {

@@ -10,7 +10,7 @@ use sovia_proto::order::Take;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::Rx;
 use sovia_sys::UserSliceMut;
-use via_shm::endpoint::Area;
+use via_shm::endpoint::OverflowBuffer;
 
 /// Moves the direction in which this end receives to TCP, if the next packet on the VI is ToTcp or a failover
 /// requires this. Returns true if the direction has moved.
@@ -64,12 +64,12 @@ fn next(guard: &Guard<'_>) -> Take {
 /// after packets that the handler thread has not queued yet.
 pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
     guard.held_first != guard.held_end
-        || has_gathered(guard) && (!guard.conn.is_handled() || next(guard) != Take::Packet)
+        || has_coalesced(guard) && (!guard.conn.is_handled() || next(guard) != Take::Packet)
 }
 
 /// Returns true if the overflow buffer has unread bytes.
 #[inline]
-pub(super) fn has_gathered(guard: &Guard<'_>) -> bool {
+pub(super) fn has_coalesced(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::TAIL) != guard.taker.head
 }
 
@@ -103,8 +103,8 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
         let tail = rx(guard).writer.load(word::TAIL);
         if tail != guard.taker.head {
             let after = rx(guard).writer.load(word::AFTER) as u32;
-            if let Take::Gathered(n) = guard.taker.next(tail, after) {
-                *count += take_gathered(guard, n, out.skip(done))?;
+            if let Take::Coalesced(n) = guard.taker.next(tail, after) {
+                *count += take_coalesced(guard, n, out.skip(done))?;
                 continue;
             }
         }
@@ -151,8 +151,8 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
                 if kind.is_ordered() {
                     // Coalesced bytes may come before this packet. Loads TAIL again, because the peer may have
                     // published these bytes after the first load.
-                    if let Take::Gathered(n) = next(guard) {
-                        *count += take_gathered(guard, n, out.skip(done))?;
+                    if let Take::Coalesced(n) = next(guard) {
+                        *count += take_coalesced(guard, n, out.skip(done))?;
                         // The packet waits among the held packets. Its acknowledgements have already been counted.
                         hold(guard, &entry, kind)?;
                         continue;
@@ -176,18 +176,18 @@ fn taken_before(guard: &Guard<'_>, tail: u64) {
     }
 }
 
-fn take_gathered(
+fn take_coalesced(
     guard: &mut Guard<'_>,
     available: u64,
     out: UserSliceMut<'_>,
 ) -> Result<usize, Fault> {
-    if available > Area::LEN as u64 {
+    if available > OverflowBuffer::LEN as u64 {
         return Err(Fault::Corrupt);
     }
     let start = rx(guard).writer.load(word::START);
-    let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
-    let n = (available as usize).min(out.len()).min(Area::LEN - at);
-    if !guard.endpoint_ref().rx.area().read(at, out.first(n)) {
+    let at = (guard.taker.head.wrapping_sub(start) % OverflowBuffer::LEN as u64) as usize;
+    let n = (available as usize).min(out.len()).min(OverflowBuffer::LEN - at);
+    if !guard.endpoint_ref().rx.overflow_buffer().read(at, out.first(n)) {
         // The range to copy lies within the overflow buffer, so the bad address lies in the program's buffer.
         return Err(Fault::BadAddress);
     }

@@ -13,7 +13,7 @@ use sovia_proto::packet::Kind;
 use sovia_proto::path::reflected::{Rest, Verdict};
 use sovia_proto::path::{self, Rx, Seen};
 use via_shm::Corrupt;
-use via_shm::endpoint::Area;
+use via_shm::endpoint::OverflowBuffer;
 use via_shm::ring::Entry;
 use via_shm::undelivered::{LeftMessage, Undelivered};
 
@@ -35,7 +35,7 @@ pub(crate) struct Unread {
     pub(crate) next: Next,
     /// Number of unread data packets. All of them have been moved from the ring to the held packets.
     packets: u32,
-    gathered: u64,
+    coalesced: u64,
 }
 
 /// Finds the unread bytes on the VI, without consuming them.
@@ -47,11 +47,11 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Corrupt> {
     scan(guard).map_err(nonsense)?;
     let line = &rx(guard).writer;
     // TAIL is loaded after `scan`, so coalesced bytes that the peer published before a found packet are visible.
-    let gathered = line.load(word::TAIL).wrapping_sub(guard.taker.head);
-    if gathered > Area::LEN as u64 {
+    let coalesced = line.load(word::TAIL).wrapping_sub(guard.taker.head);
+    if coalesced > OverflowBuffer::LEN as u64 {
         return Err(Corrupt("more coalesced bytes than fit"));
     }
-    let (mut bytes, mut packets) = (gathered, 0u32);
+    let (mut bytes, mut packets) = (coalesced, 0u32);
     let mut next = Next::More;
     for held in unread_packets(guard) {
         match kind_of(held.kind) {
@@ -71,7 +71,7 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Corrupt> {
     if packets == 0 && front != 0 || front > bytes {
         return Err(Corrupt("read beyond a packet's end"));
     }
-    Ok(Unread { bytes: bytes - front, next, packets, gathered })
+    Ok(Unread { bytes: bytes - front, next, packets, coalesced })
 }
 
 /// Returns the held packets in the order in which the program reads them.
@@ -87,7 +87,7 @@ pub(super) fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &
 pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Corrupt> {
     let direction = rx(guard);
     let after = direction.writer.load(word::AFTER) as u32;
-    let before = match unread.gathered {
+    let before = match unread.coalesced {
         0 => unread.packets,
         _ => after.wrapping_sub(guard.taker.packets),
     };
@@ -149,7 +149,7 @@ pub(super) struct Part {
     /// Number of bytes of the first unread message that the receiver has already read.
     front: u32,
     /// Position of the first unread coalesced byte, and the number of unread coalesced bytes.
-    gathered: (u64, u64),
+    coalesced: (u64, u64),
 }
 
 impl Part {
@@ -158,10 +158,10 @@ impl Part {
     /// # Errors
     /// [`Corrupt`] if the receiver has published impossible values.
     pub(super) fn of(guard: &Guard<'_>, list_source: ListSource) -> Result<Part, Corrupt> {
-        let tail = guard.gatherer.tail;
+        let tail = guard.coalescer.tail;
         let (record, record_len, first, front) = ([0; LEN], 0, 0, 0);
         if list_source == ListSource::BySender {
-            let (messages, gathered) = (guard.endpoint_ref().tx.sent(), (0, tail));
+            let (messages, coalesced) = (guard.endpoint_ref().tx.sent(), (0, tail));
             let before = messages;
             return Ok(Part {
                 list_source,
@@ -171,14 +171,14 @@ impl Part {
                 messages,
                 before,
                 front,
-                gathered,
+                coalesced,
             });
         }
         if list_source == ListSource::OfFailover {
             let (record, record_len) = (failover::record(guard), LEN);
             let kept = &guard.failover.tail;
-            let (first, messages, gathered) =
-                (kept.first, kept.entries, (kept.head, kept.gathered));
+            let (first, messages, coalesced) =
+                (kept.first, kept.entries, (kept.head, kept.coalesced));
             let before = messages;
             return Ok(Part {
                 list_source,
@@ -188,7 +188,7 @@ impl Part {
                 messages,
                 before,
                 front,
-                gathered,
+                coalesced,
             });
         }
         let line = &tx(guard).reader;
@@ -196,14 +196,14 @@ impl Part {
         let (messages, before) = (counts as u32, (counts >> 32) as u32);
         let front = u32::try_from(line.load(word::FRONT));
         let head = line.load(word::HEAD);
-        let gathered = tail.wrapping_sub(head);
+        let coalesced = tail.wrapping_sub(head);
         match front {
             Ok(front)
                 if messages <= Undelivered::MAX
                     && before <= messages
-                    && gathered <= Area::LEN as u64 =>
+                    && coalesced <= OverflowBuffer::LEN as u64 =>
             {
-                let gathered = (head, gathered);
+                let coalesced = (head, coalesced);
                 Ok(Part {
                     list_source,
                     record,
@@ -212,7 +212,7 @@ impl Part {
                     messages,
                     before,
                     front,
-                    gathered,
+                    coalesced,
                 })
             }
             _ => Err(Corrupt("invalid undelivered bytes")),
@@ -235,7 +235,7 @@ impl Part {
 
     /// Returns the total length in bytes, including the failover record.
     pub(super) fn len(&self, guard: &Guard<'_>) -> Result<u64, Corrupt> {
-        let mut len = self.record_len as u64 + self.gathered.1;
+        let mut len = self.record_len as u64 + self.coalesced.1;
         for n in 0..self.messages {
             len += self.unread_of(n, &self.message(guard, n)?)?;
         }
@@ -262,10 +262,10 @@ impl Part {
         let mut left = at - self.record_len as u64;
         for n in 0..=self.messages {
             if n == self.before {
-                if left < self.gathered.1 {
-                    return self.copy_gathered(guard, left, out);
+                if left < self.coalesced.1 {
+                    return self.copy_coalesced(guard, left, out);
                 }
-                left -= self.gathered.1;
+                left -= self.coalesced.1;
             }
             if n == self.messages {
                 break;
@@ -305,17 +305,17 @@ impl Part {
         Ok(out.len())
     }
 
-    fn copy_gathered(
+    fn copy_coalesced(
         &self,
         guard: &Guard<'_>,
         from: u64,
         out: &mut [u8],
     ) -> Result<usize, Corrupt> {
-        let position = self.gathered.0.wrapping_add(from);
-        let at = (position.wrapping_sub(guard.own.start) % Area::LEN as u64) as usize;
-        let left = usize::try_from(self.gathered.1 - from).unwrap_or(usize::MAX);
-        let part = out.len().min(left).min(Area::LEN - at);
-        match guard.endpoint_ref().tx.area().read(at, &mut out[..part]) {
+        let position = self.coalesced.0.wrapping_add(from);
+        let at = (position.wrapping_sub(guard.own.start) % OverflowBuffer::LEN as u64) as usize;
+        let left = usize::try_from(self.coalesced.1 - from).unwrap_or(usize::MAX);
+        let part = out.len().min(left).min(OverflowBuffer::LEN - at);
+        match guard.endpoint_ref().tx.overflow_buffer().read(at, &mut out[..part]) {
             true => Ok(part),
             false => Err(Corrupt("coalesced bytes outside the overflow buffer")),
         }

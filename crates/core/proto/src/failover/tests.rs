@@ -1,5 +1,5 @@
 use super::*;
-use crate::order::{Gatherer, Next, Take, Taker};
+use crate::order::{Coalescer, Next, Take, Taker};
 use crate::path::{CANCELLED, ENTERED, switch_word};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -13,7 +13,7 @@ const INLINE: usize = 3;
 /// Number of packets that may be unacknowledged.
 const WINDOW: u32 = 4;
 /// Length of the overflow buffer in bytes.
-const AREA: usize = 64;
+const OVERFLOW_BUFFER: usize = 64;
 /// Value of a byte that stands for overwritten memory.
 const OTHER: u8 = 0xff;
 
@@ -37,7 +37,7 @@ struct Credit {
 #[derive(Debug, Clone)]
 enum Event {
     Entry(Entry),
-    Gathered { after: u32, start: u64, bytes: Vec<u8> },
+    Coalesced { after: u32, start: u64, bytes: Vec<u8> },
 }
 
 /// A sender, two NICs with a channel between them, and a receiver.
@@ -47,11 +47,11 @@ struct World {
     // The sender.
     ring: Vec<Option<Entry>>,
     entries: u32,
-    gatherer: Gatherer,
+    coalescer: Coalescer,
     bytes: u32,
     after: u32,
     start: u64,
-    area: Vec<u8>,
+    overflow_buffer: Vec<u8>,
     credit: Credit,
     // Between the NICs.
     events: VecDeque<Event>,
@@ -59,8 +59,8 @@ struct World {
     // The receiver.
     arrived: VecDeque<Entry>,
     held: VecDeque<Entry>,
-    gathered: VecDeque<u8>,
-    gathered_after: u32,
+    coalesced: VecDeque<u8>,
+    coalesced_after: u32,
     tail: u64,
     taker: Taker,
     own: Credit,
@@ -75,18 +75,18 @@ impl World {
             stream: Vec::new(),
             ring: vec![None; SLOTS as usize],
             entries: 0,
-            gatherer: Gatherer::default(),
+            coalescer: Coalescer::default(),
             bytes,
             after: 0,
             start: 0,
-            area: Vec::new(),
+            overflow_buffer: Vec::new(),
             credit,
             events: VecDeque::new(),
             credits: VecDeque::new(),
             arrived: VecDeque::new(),
             held: VecDeque::new(),
-            gathered: VecDeque::new(),
-            gathered_after: 0,
+            coalesced: VecDeque::new(),
+            coalesced_after: 0,
             tail: 0,
             taker: Taker::default(),
             own: credit,
@@ -106,13 +106,13 @@ impl World {
         let entry = Entry { number: self.entries, bytes, is_ordered };
         self.ring[(self.entries % SLOTS) as usize] = Some(entry.clone());
         self.entries += 1;
-        self.gatherer.packets += u32::from(is_ordered);
+        self.coalescer.packets += u32::from(is_ordered);
         self.events.push_back(Event::Entry(entry));
     }
 
     fn send(&mut self, len: usize) {
-        let next = self.gatherer.next(self.credit.head);
-        let unacknowledged = self.gatherer.packets - self.credit.packets;
+        let next = self.coalescer.next(self.credit.head);
+        let unacknowledged = self.coalescer.packets - self.credit.packets;
         let has_room = self.entries < self.credit.posted;
         if next == Next::Packet && unacknowledged < WINDOW && has_room {
             let bytes = self.next_bytes(len);
@@ -121,14 +121,14 @@ impl World {
             return;
         }
         if next == Next::Packet {
-            (self.after, self.start) = (self.gatherer.packets, self.gatherer.tail);
-            self.area.clear();
+            (self.after, self.start) = (self.coalescer.packets, self.coalescer.tail);
+            self.overflow_buffer.clear();
         }
-        let len = len.min(AREA - self.area.len());
+        let len = len.min(OVERFLOW_BUFFER - self.overflow_buffer.len());
         let bytes = self.next_bytes(len);
-        self.area.extend(&bytes);
-        self.gatherer.tail += len as u64;
-        self.events.push_back(Event::Gathered { after: self.after, start: self.start, bytes });
+        self.overflow_buffer.extend(&bytes);
+        self.coalescer.tail += len as u64;
+        self.events.push_back(Event::Coalesced { after: self.after, start: self.start, bytes });
     }
 
     fn acknowledge(&mut self) {
@@ -141,11 +141,11 @@ impl World {
         match self.events.pop_front() {
             None => {}
             Some(Event::Entry(entry)) => self.arrived.push_back(entry),
-            Some(Event::Gathered { after, start, bytes }) => {
-                self.gathered_after = after;
+            Some(Event::Coalesced { after, start, bytes }) => {
+                self.coalesced_after = after;
                 assert!(start <= self.tail);
                 self.tail += bytes.len() as u64;
-                self.gathered.extend(bytes);
+                self.coalesced.extend(bytes);
             }
         }
     }
@@ -162,9 +162,9 @@ impl World {
 
     fn read(&mut self, mut len: usize) {
         while len > 0 {
-            if let Take::Gathered(n) = self.taker.next(self.tail, self.gathered_after) {
+            if let Take::Coalesced(n) = self.taker.next(self.tail, self.coalesced_after) {
                 let n = len.min(n as usize);
-                self.had.extend(self.gathered.drain(..n));
+                self.had.extend(self.coalesced.drain(..n));
                 self.taker.head += n as u64;
                 self.own.head = self.taker.head;
                 len -= n;
@@ -218,11 +218,11 @@ impl World {
     fn fail_over(mut self, later: usize) {
         let sent = Sent {
             entries: self.entries,
-            packets: self.gatherer.packets,
+            packets: self.coalescer.packets,
             bytes: self.bytes,
             after: self.after,
             start: self.start,
-            tail: self.gatherer.tail,
+            tail: self.coalescer.tail,
         };
         let progress = ReceiverProgress { bytes: self.credit.taken_bytes, head: self.credit.head };
         let tail = tail_of(&sent, &progress, |number| self.kept(number)).unwrap();
@@ -236,7 +236,7 @@ impl World {
             tcp.extend(entry.bytes.iter().map(|byte| if is_there { *byte } else { OTHER }));
         }
         let from = (tail.head - self.start) as usize;
-        tcp.extend(&self.area[from..from + tail.gathered as usize]);
+        tcp.extend(&self.overflow_buffer[from..from + tail.coalesced as usize]);
         assert_eq!(tcp.len(), tail.bytes as usize);
         let record = Record { position: tail.position, bytes: tail.bytes };
         assert_eq!(Record::decode(&record.encode()), Ok(record));
@@ -337,7 +337,7 @@ proptest! {
         let entry = |n: u32| Some(RingEntry { len: *lens.get(n as usize)?, is_ordered: true });
         let tail = tail_of(&sent, &ReceiverProgress { bytes: progress_bytes, head }, entry);
         if let Ok(tail) = tail {
-            prop_assert!(tail.head >= sent.start && tail.head + tail.gathered == sent.tail);
+            prop_assert!(tail.head >= sent.start && tail.head + tail.coalesced == sent.tail);
             prop_assert_eq!(tail.first + tail.entries, sent.entries);
         }
     }

@@ -4,14 +4,14 @@
 use sovia_proto::Violation;
 use sovia_proto::close::Closing;
 use sovia_proto::flow::{Flow, Parameters};
-use sovia_proto::order::{Gatherer, Next, Take, Taker};
+use sovia_proto::order::{Coalescer, Next, Take, Taker};
 use sovia_proto::packet::{Immediate, Kind};
 use std::collections::VecDeque;
 
 /// Length of the longest packet in bytes.
 const CHUNK: usize = 4;
 /// Length of the overflow buffer in bytes.
-const AREA: u64 = 16;
+const OVERFLOW_BUFFER: u64 = 16;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
@@ -25,7 +25,7 @@ pub(crate) struct Wire {
     /// Packets on their way.
     pub(crate) ring: VecDeque<Packet>,
     /// All bytes ever coalesced.
-    pub(crate) area: Vec<u8>,
+    pub(crate) overflow_buffer: Vec<u8>,
     pub(crate) tail: u64,
     pub(crate) after: u32,
     /// Number of coalesced bytes that the reader has taken. Only the reader writes it.
@@ -60,7 +60,7 @@ enum At {
     /// Must send this many bytes.
     Put(usize),
     /// Must coalesce this many bytes. It has published the position at which the coalesced bytes begin.
-    Gather(usize),
+    Coalesce(usize),
 }
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct End {
     at: At,
     pub(crate) flow: Flow,
     pub(crate) closing: Closing,
-    gatherer: Gatherer,
+    coalescer: Coalescer,
     taker: Taker,
     held: VecDeque<Packet>,
     /// Number of bytes of the first unread packet that have been read.
@@ -88,7 +88,7 @@ impl End {
             at: At::Idle,
             flow: Flow::new(parameters),
             closing: Closing::default(),
-            gatherer: Gatherer::default(),
+            coalescer: Coalescer::default(),
             taker: Taker::default(),
             held: VecDeque::new(),
             front: 0,
@@ -128,7 +128,7 @@ impl End {
                     _ => {
                         if self.closing.send_fin() {
                             tx.send(self.flow.send(Kind::Fin), &[]);
-                            self.gatherer.packets += 1;
+                            self.coalescer.packets += 1;
                         }
                         At::Idle
                     }
@@ -137,14 +137,14 @@ impl End {
             At::Look(room) => At::Take(room, rx.tail),
             At::Take(room, tail) => self.take(room, tail, tx, rx)?,
             At::Put(left) => self.put(left, tx, rx)?,
-            At::Gather(left) => {
-                let room = (AREA - self.gatherer.waiting()) as usize;
+            At::Coalesce(left) => {
+                let room = (OVERFLOW_BUFFER - self.coalescer.waiting()) as usize;
                 let n = left.min(room).min(CHUNK);
-                tx.area.extend_from_slice(&self.to_send[self.sent..self.sent + n]);
+                tx.overflow_buffer.extend_from_slice(&self.to_send[self.sent..self.sent + n]);
                 self.sent += n;
-                self.gatherer.tail += n as u64;
-                tx.tail = self.gatherer.tail;
-                if n == left || n == room { At::Idle } else { At::Gather(left - n) }
+                self.coalescer.tail += n as u64;
+                tx.tail = self.coalescer.tail;
+                if n == left || n == room { At::Idle } else { At::Coalesce(left - n) }
             }
         };
         Ok(())
@@ -154,21 +154,21 @@ impl End {
         if left == 0 {
             return Ok(At::Idle);
         }
-        if self.gatherer.is_gathering() && self.gatherer.next(tx.head) == Next::Gather {
-            return Ok(At::Gather(left));
+        if self.coalescer.is_coalescing() && self.coalescer.next(tx.head) == Next::Coalesce {
+            return Ok(At::Coalesce(left));
         }
         if !self.flow.can_send() {
             self.scan(tx, rx)?;
             if !self.flow.can_send() {
-                if !self.gatherer.is_gathering() {
-                    tx.after = self.gatherer.packets;
+                if !self.coalescer.is_coalescing() {
+                    tx.after = self.coalescer.packets;
                 }
-                return Ok(At::Gather(left));
+                return Ok(At::Coalesce(left));
             }
         }
         let n = left.min(CHUNK);
         tx.send(self.flow.send(Kind::Data), &self.to_send[self.sent..self.sent + n]);
-        self.gatherer.packets += 1;
+        self.coalescer.packets += 1;
         self.sent += n;
         Ok(At::Put(left - n))
     }
@@ -199,7 +199,7 @@ impl End {
         tx: &mut Wire,
         rx: &mut Wire,
     ) -> Result<At, Violation> {
-        if let Some(left) = self.take_gathered(room, tail, rx)? {
+        if let Some(left) = self.take_coalesced(room, tail, rx)? {
             return Ok(again(left));
         }
         let (packet, from_ring) = match (self.held.front(), rx.ring.front()) {
@@ -241,7 +241,7 @@ impl End {
     }
 
     /// Takes coalesced bytes if they are next in the stream. Returns the room that is left then.
-    fn take_gathered(
+    fn take_coalesced(
         &mut self,
         room: usize,
         tail: u64,
@@ -251,13 +251,13 @@ impl End {
             return Ok(None);
         }
         let after = if self.careless == Careless::After { self.taker.packets } else { rx.after };
-        let Take::Gathered(available) = self.taker.next(tail, after) else { return Ok(None) };
+        let Take::Coalesced(available) = self.taker.next(tail, after) else { return Ok(None) };
         let start = self.taker.head as usize;
-        if available > AREA || tail > rx.area.len() as u64 {
-            return Err(Violation("gathers more than there is room for"));
+        if available > OVERFLOW_BUFFER || tail > rx.overflow_buffer.len() as u64 {
+            return Err(Violation("coalesces more than there is room for"));
         }
         let n = room.min(available as usize);
-        self.received.extend_from_slice(&rx.area[start..start + n]);
+        self.received.extend_from_slice(&rx.overflow_buffer[start..start + n]);
         self.taker.head += n as u64;
         rx.head = self.taker.head;
         Ok(Some(room - n))

@@ -120,7 +120,7 @@ proptest! {
                     1 => rx.tail = (word >> 3) % 20,
                     2 => rx.after = (word >> 3) as u32 % 8,
                     3 => tx.head = word >> 3,
-                    4 => rx.area.extend([0; 8]),
+                    4 => rx.overflow_buffer.extend([0; 8]),
                     _ => {}
                 }
             }
@@ -154,7 +154,7 @@ fn goes_wrong(careless: Careless) -> bool {
 
 #[test]
 fn both_looks_of_a_receiver_are_needed() {
-    assert!(goes_wrong(Careless::SecondLook), "FIN never overtook gathered bytes");
-    assert!(goes_wrong(Careless::After), "gathered bytes never overtook packets");
+    assert!(goes_wrong(Careless::SecondLook), "FIN never overtook coalesced bytes");
+    assert!(goes_wrong(Careless::After), "coalesced bytes never overtook packets");
     assert!(!goes_wrong(Careless::No));
 }

@@ -3,7 +3,7 @@
 use super::MESSAGE_MAX;
 use crate::Corrupt;
 use crate::half::{Entries, Half};
-use crate::layout::AREA;
+use crate::layout::OVERFLOW_BUFFER;
 use crate::pool::{self, POOL};
 use crate::quiet::Quiet;
 use crate::ready_list::notify_found;
@@ -270,10 +270,12 @@ impl Sender {
 
     /// Returns the pages of the overflow buffer beyond its first `keep` bytes (whole pages) to the kernel. These bytes
     /// then read as zero.
-    pub fn trim_area(&self, keep: usize) {
+    pub fn trim_overflow_buffer(&self, keep: usize) {
         // SAFETY: the range is within the overflow buffer, which the contract of `Endpoint::new` keeps mapped. A
         // concurrent reader finds old bytes or zeros, and any bytes are valid.
-        unsafe { mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), AREA - keep) };
+        unsafe {
+            mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), OVERFLOW_BUFFER - keep)
+        };
     }
 
     /// Counts the entries that were published but not counted, because a thread or process died within

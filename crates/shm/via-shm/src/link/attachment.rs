@@ -1,7 +1,7 @@
 //! One end of a link's VI, which this process holds.
 
 use super::{ENGINE, End, Link, key};
-use crate::layout::{AREA, DISCRIMINATOR, Direction, VIS, first_entry};
+use crate::layout::{DISCRIMINATOR, Direction, OVERFLOW_BUFFER, VIS, first_entry};
 use crate::pool::POOL;
 use crate::ready_list::{WakeWord, notify};
 use crate::request::Used;
@@ -123,10 +123,11 @@ impl Attachment {
     }
 
     /// Returns the address of byte `at` of the overflow buffer of the direction in which `from` sends. `at` must be
-    /// less than [`AREA`].
-    pub(crate) fn area(&self, from: SideIndex, at: u64) -> NonNull<u8> {
-        assert!((at as usize) < AREA);
-        // SAFETY: the overflow buffer lies behind the pool in the same mapping, and `at` is within its `AREA` bytes.
+    /// less than [`OVERFLOW_BUFFER`].
+    pub(crate) fn overflow_buffer(&self, from: SideIndex, at: u64) -> NonNull<u8> {
+        assert!((at as usize) < OVERFLOW_BUFFER);
+        // SAFETY: the overflow buffer lies behind the pool in the same mapping, and `at` is within its
+        // `OVERFLOW_BUFFER` bytes.
         unsafe { self.link.segment.pool(self.vi, from).add(POOL as usize + at as usize) }
     }
 

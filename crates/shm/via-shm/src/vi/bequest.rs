@@ -1,7 +1,7 @@
 //! Memory of the segment in which a process leaves bytes to its peer. The peer can read these bytes after the
 //! process has died.
 
-use crate::layout::AREA;
+use crate::layout::OVERFLOW_BUFFER;
 use crate::link::Attachment;
 use crate::segment::SideIndex;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const LEN: usize = 64 << 10;
 const BYTES_AT: u64 = AT + 4096;
 
 const _: () = {
-    assert!(AT >= super::rdma::WINDOW && BYTES_AT as usize + LEN <= AREA);
+    assert!(AT >= super::rdma::WINDOW && BYTES_AT as usize + LEN <= OVERFLOW_BUFFER);
     assert!(WORDS * size_of::<AtomicU64>() <= 4096);
 };
 
@@ -31,7 +31,7 @@ impl Bequests {
         let at = AT + (word % WORDS * size_of::<AtomicU64>()) as u64;
         // SAFETY: the offset is within the overflow buffer (asserted above). The attachment keeps the segment mapped.
         // The word is aligned, and both ends use it only as an atomic.
-        unsafe { self.0.area(from, at).cast::<AtomicU64>().as_ref() }
+        unsafe { self.0.overflow_buffer(from, at).cast::<AtomicU64>().as_ref() }
     }
 
     fn fits(at: usize, len: usize) -> bool {
@@ -47,7 +47,7 @@ impl Bequest for Bequests {
     fn write(&self, at: usize, bytes: &[u8]) -> bool {
         let fits = Bequests::fits(at, bytes.len());
         if fits && !bytes.is_empty() {
-            let to = self.0.area(self.0.side, BYTES_AT + at as u64);
+            let to = self.0.overflow_buffer(self.0.side, BYTES_AT + at as u64);
             // SAFETY: `fits` checks that the target is within the overflow buffer, which the attachment keeps mapped.
             // No Rust slice lies in a segment, so the ranges do not overlap. A peer that writes there can only change
             // these bytes.
@@ -64,7 +64,7 @@ impl Bequest for Bequests {
     fn read(&self, at: usize, out: &mut [u8]) -> bool {
         let fits = Bequests::fits(at, out.len());
         if fits && !out.is_empty() {
-            let from = self.0.area(self.0.side ^ 1, BYTES_AT + at as u64);
+            let from = self.0.overflow_buffer(self.0.side ^ 1, BYTES_AT + at as u64);
             // SAFETY: `fits` checks that the source is within the overflow buffer, which the attachment keeps mapped.
             // No Rust slice lies in a segment, so the ranges do not overlap. The peer may change the bytes during the
             // copy, but any bytes are valid.

@@ -29,7 +29,8 @@ use via::{Control, Reliability, RemoteSegment, Status};
 pub(super) const WINDOW: u64 = 512 << 10;
 /// Number of bytes after which an end publishes its position and loads the other end's position.
 pub(super) const STEP: u64 = 64 << 10;
-const _: () = assert!(WINDOW as usize <= crate::layout::AREA && WINDOW.is_multiple_of(STEP));
+const _: () =
+    assert!(WINDOW as usize <= crate::layout::OVERFLOW_BUFFER && WINDOW.is_multiple_of(STEP));
 /// Maximum length of a direct RDMA, in bytes.
 const REACH_MAX: u32 = 8 << 10;
 
@@ -263,13 +264,15 @@ impl Rdma {
         len: u32,
     ) -> Result<(), Obstacle> {
         let from = self.moved as u32;
-        let area = attachment.area(attachment.side, (self.base + self.moved) % WINDOW);
+        let overflow_buffer =
+            attachment.overflow_buffer(attachment.side, (self.base + self.moved) % WINDOW);
         gather.parts(data, from, len, |part, at, len| {
             // SAFETY: a step lies within the window, and so within the overflow buffer. The part is `len` bytes of
             // registered memory, valid under the queue's lock. The ranges do not overlap: only one is in a segment.
             unsafe {
-                let area = area.add((at - from) as usize);
-                let (source, target) = if reading { (area, part) } else { (part, area) };
+                let overflow_buffer = overflow_buffer.add((at - from) as usize);
+                let (source, target) =
+                    if reading { (overflow_buffer, part) } else { (part, overflow_buffer) };
                 access::copy_valid(target.as_ptr(), source.as_ptr(), len as usize);
             }
             Ok(())

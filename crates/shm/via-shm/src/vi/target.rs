@@ -235,12 +235,12 @@ impl Serving {
         }
         let place = active.base.wrapping_add(active.moved);
         let len = ready.min(STEP - place % STEP);
-        let area = attachment.area(attachment.side ^ 1, place % WINDOW);
+        let overflow_buffer = attachment.overflow_buffer(attachment.side ^ 1, place % WINDOW);
         let at = active.address.wrapping_add(active.moved);
         let Some(memory) = active.region.memory().range(at, len as u32) else {
             return ServeOutcome::Refused(number, active.reading);
         };
-        copy(active.reading, memory, area, len as usize);
+        copy(active.reading, memory, overflow_buffer, len as usize);
         active.moved += len;
         let position = active.base.wrapping_add(active.moved);
         let all = active.moved == active.len;
@@ -304,8 +304,8 @@ fn look_up(
 /// Copies between the overflow buffer and the program's memory: into the buffer for a read, out of the buffer for a
 /// write. Stores the last [`LAST`] bytes after all others. A program may poll the last bytes to see if all bytes
 /// have arrived.
-fn copy(reading: bool, memory: NonNull<u8>, area: NonNull<u8>, len: usize) {
-    let (from, to) = if reading { (memory, area) } else { (area, memory) };
+fn copy(reading: bool, memory: NonNull<u8>, overflow_buffer: NonNull<u8>, len: usize) {
+    let (from, to) = if reading { (memory, overflow_buffer) } else { (overflow_buffer, memory) };
     let last = len.saturating_sub(LAST);
     // SAFETY: a step lies within the window, and so within the overflow buffer. `range` has checked the program's
     // memory. The region is live, and `quiesce` waits for this thread before the region is freed. The ranges do not

@@ -159,7 +159,7 @@ fn a_message_larger_than_all_buffers_arrives_in_order() {
 }
 
 fn is_coalescing(end: &End) -> bool {
-    end.run(|| end.at().unwrap().attached().unwrap().gatherer.is_gathering())
+    end.run(|| end.at().unwrap().attached().unwrap().coalescer.is_coalescing())
 }
 
 fn unacknowledged(end: &End) -> u16 {
@@ -295,7 +295,7 @@ fn parts_are_filled_one_after_the_other_while_unread_bytes_come_on_tcp() {
 }
 
 /// Sends parts of these lengths as one message.
-fn gathered(lens: &[usize], packets: u64) {
+fn assert_gathered_write_arrives(lens: &[usize], packets: u64) {
     let [a, b] = &met();
     let total: usize = lens.iter().sum();
     let whole = pattern(0, total);
@@ -315,22 +315,22 @@ fn gathered(lens: &[usize], packets: u64) {
 
 #[test]
 fn parts_that_fit_an_entry_are_one_packet() {
-    gathered(&[1, 0, 60, 51], 1);
+    assert_gathered_write_arrives(&[1, 0, 60, 51], 1);
 }
 
 #[test]
 fn parts_of_a_page_are_one_packet() {
-    gathered(&[100, 3_000, 996], 1);
+    assert_gathered_write_arrives(&[100, 3_000, 996], 1);
 }
 
 #[test]
 fn parts_of_more_than_a_page_are_sent_in_order() {
-    gathered(&[5_000, 1, 40_000], 4);
+    assert_gathered_write_arrives(&[5_000, 1, 40_000], 4);
 }
 
 #[test]
 fn no_parts_are_no_message() {
-    gathered(&[0, 0], 0);
+    assert_gathered_write_arrives(&[0, 0], 0);
 }
 
 #[test]
