@@ -8,7 +8,7 @@ use libc::{c_int, c_void, sa_family_t, sockaddr, sockaddr_storage, socklen_t, ti
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
 use sovia_sockets::fallback::{self, Cause};
-use sovia_sockets::process::is_confined;
+use sovia_sockets::process::is_under_seccomp;
 use sovia_sockets::rendezvous::Server;
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::wait::before_kernel_wait;
@@ -30,7 +30,7 @@ pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 
 /// Records an accepted socket if it is a TCP socket.
 fn record_accepted(fd: c_int, listener: c_int) {
-    if is_confined() {
+    if is_under_seccomp() {
         return;
     }
     if !table::is_noted_tcp(listener) {
@@ -113,7 +113,7 @@ calls! {
         if (result == 0 || error == libc::EINPROGRESS || error == libc::EINTR)
             && matches!(family(address), Some(libc::AF_INET | libc::AF_INET6))
             && table::conn(fd).is_none()
-            && !is_confined()
+            && !is_under_seccomp()
             && table::is_tcp(fd)
         {
             ops::opened(fd, Role::Connector, server(address));

@@ -13,7 +13,7 @@ use core::ffi::CStr;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
-use sovia_sockets::process::is_confined;
+use sovia_sockets::process::is_under_seccomp;
 use std::ffi::CString;
 
 /// Loaded object whose relocated words may need hooks.
@@ -58,7 +58,7 @@ pub(crate) fn renew() {
         }
         0
     }
-    if is_confined() {
+    if is_under_seccomp() {
         // Making pages writable needs system calls. Under seccomp the hooks make no system calls of their own.
         return;
     }

@@ -5,8 +5,8 @@
 //! the arguments with the present credentials. This comparison costs one more system call.
 
 use libc::{c_char, c_int, c_long, c_ulong, c_void, gid_t, size_t, uid_t};
-use sovia_sockets::credentials::{change, confine, own_descriptors};
-use sovia_sockets::process::is_confined;
+use sovia_sockets::credentials::{change, enter_seccomp, own_descriptors};
+use sovia_sockets::process::is_under_seccomp;
 use sovia_sys::credentials as now;
 
 /// Argument that leaves an id unchanged, in calls that set several ids.
@@ -70,19 +70,19 @@ fn setgroups_changes(len: usize, groups: *const gid_t) -> bool {
 /// Makes a call of libc. If `changes` returns true, first gives up all shared memory. Under seccomp the process
 /// shares no memory any more, so `changes`, which makes system calls, does not run.
 fn user(changes: impl FnOnce() -> bool, call: impl FnOnce() -> c_int) -> c_int {
-    if !is_confined() && changes() { change(call) } else { call() }
+    if !is_under_seccomp() && changes() { change(call) } else { call() }
 }
 
 /// Returns true if `PR_SET_SECCOMP`, or the system call `seccomp`, puts the process under seccomp. `strict` and
 /// `filtered` are the numbers of the two operations that do this. A call with `filtered` and no filter only tests
 /// what the kernel supports.
-fn confines(operation: c_ulong, filter: c_ulong, strict: u32, filtered: u32) -> bool {
+fn installs_filter(operation: c_ulong, filter: c_ulong, strict: u32, filtered: u32) -> bool {
     operation == c_ulong::from(strict) || operation == c_ulong::from(filtered) && filter != 0
 }
 
-fn prctl_confines(option: c_int, mode: c_ulong, filter: c_ulong) -> bool {
+fn prctl_installs_filter(option: c_int, mode: c_ulong, filter: c_ulong) -> bool {
     option == libc::PR_SET_SECCOMP
-        && confines(mode, filter, libc::SECCOMP_MODE_STRICT, libc::SECCOMP_MODE_FILTER)
+        && installs_filter(mode, filter, libc::SECCOMP_MODE_STRICT, libc::SECCOMP_MODE_FILTER)
 }
 
 /// Handles a system call that may change credentials. Returns `None` for other system calls.
@@ -91,7 +91,7 @@ pub(crate) fn system_call(
     arguments: [c_long; 3],
     kernel: impl FnOnce() -> c_long,
 ) -> Option<c_long> {
-    if is_confined() {
+    if is_under_seccomp() {
         return None;
     }
     let [a, b, c] = arguments;
@@ -99,16 +99,16 @@ pub(crate) fn system_call(
         // SAFETY: the call takes only a number.
         return Some(c_long::from(unsafe { unshare(a as c_int) }));
     }
-    let confines = match number {
+    let installs_filter = match number {
         libc::SYS_seccomp => {
             let (strict, filtered) = (libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER);
-            confines(a as c_ulong, c as c_ulong, strict, filtered)
+            installs_filter(a as c_ulong, c as c_ulong, strict, filtered)
         }
-        libc::SYS_prctl => prctl_confines(a as c_int, b as c_ulong, c as c_ulong),
+        libc::SYS_prctl => prctl_installs_filter(a as c_int, b as c_ulong, c as c_ulong),
         _ => false,
     };
-    if confines {
-        return Some(confine(kernel));
+    if installs_filter {
+        return Some(enter_seccomp(kernel));
     }
     Some(if changes(number, arguments)? { change(kernel) } else { kernel() })
 }
@@ -207,8 +207,8 @@ hooks! {
     /// Declared with a fixed number of arguments. In C `prctl` is variadic, but passes the arguments in the same
     /// registers.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-        if prctl_confines(option, a, b) {
-            return confine(|| real!()(option, a, b, c, d));
+        if prctl_installs_filter(option, a, b) {
+            return enter_seccomp(|| real!()(option, a, b, c, d));
         }
         user(|| prctl_changes(option, a, b), || real!()(option, a, b, c, d))
     }

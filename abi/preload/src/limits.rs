@@ -5,7 +5,7 @@
 use libc::{c_int, c_long, pid_t, rlimit};
 use sovia_calls::boundary::take_if;
 use sovia_sockets::credentials::limit_memory;
-use sovia_sockets::process::is_confined;
+use sovia_sockets::process::is_under_seccomp;
 
 /// Smallest limit that leaves enough address space for the library, in bytes.
 const HUGE: u64 = 1 << 44;
@@ -18,7 +18,9 @@ const HUGE: u64 = 1 << 44;
 unsafe fn limits(resource: u32, new: *const rlimit) -> bool {
     // SAFETY: the program owns the memory, and every bit pattern is a valid `rlimit`.
     let limit = || unsafe { take_if(new) }.ok().flatten();
-    resource == libc::RLIMIT_AS && !is_confined() && limit().is_some_and(|new| new.rlim_cur < HUGE)
+    resource == libc::RLIMIT_AS
+        && !is_under_seccomp()
+        && limit().is_some_and(|new| new.rlim_cur < HUGE)
 }
 
 fn is_own(process: pid_t) -> bool {

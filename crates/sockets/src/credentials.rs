@@ -62,14 +62,14 @@ fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Leaves all shared memory and descriptors, then calls `confine`, which puts the process under a seccomp filter.
+/// Leaves all shared memory and descriptors, then calls `call`, which puts the process under a seccomp filter.
 ///
 /// Only the program knows which calls its filter allows, perhaps only read, write and exit. So from now on the
 /// kernel alone serves every descriptor. No thread of the library runs, and hooks make only the program's own
 /// system calls. This also holds if the kernel refuses the filter, because the program is about to try another
 /// filter.
-pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
-    leave_for_good(Cause::Filter, confine)
+pub fn enter_seccomp<T>(call: impl FnOnce() -> T) -> T {
+    leave_for_good(Cause::Filter, call)
 }
 
 /// Makes a call that gives the calling thread its own table of descriptors. `with` makes the whole call, and
@@ -78,9 +78,9 @@ pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
 /// If the program has one thread, the old table is shared only with the library's threads. The library's threads
 /// must continue to watch the program's descriptors, so `without` is called. If the program has several threads, a
 /// descriptor number will mean different files in different threads. So the process stops sharing for good, like
-/// with [`confine`].
+/// with [`enter_seccomp`].
 pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T) -> T {
-    if process::is_confined() || process::is_elsewhere() {
+    if process::is_under_seccomp() || process::is_elsewhere() {
         with()
     } else if thread::is_single() && !process::has_shared() {
         without()
@@ -89,14 +89,14 @@ pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T)
     }
 }
 
-fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
+fn leave_for_good<T>(cause: Cause, call: impl FnOnce() -> T) -> T {
     // A child of vfork is about to execute another program. Its call does not change the parent.
-    if process::is_confined() || process::is_elsewhere() || INSIDE.replace(true) {
-        return confine();
+    if process::is_under_seccomp() || process::is_elsewhere() || INSIDE.replace(true) {
+        return call();
     }
     process::begin_change();
     // Call this first, so that nothing new is shared while the process leaves shared memory.
-    process::confine();
+    process::enter_seccomp();
     let attached = attached();
     leave(cause);
     await_waiting(&attached);
@@ -112,7 +112,7 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     closer::go_on();
     thread::stop(nudge);
     thread::end();
-    let result = confine();
+    let result = call();
     process::end_change();
     INSIDE.set(false);
     result
@@ -125,7 +125,7 @@ fn leave(cause: Cause) -> bool {
     closer::pause();
     rendezvous::leave_all();
     fallback_all(cause);
-    if process::is_confined() {
+    if process::is_under_seccomp() {
         // Call this while the table still has the entries.
         epoll_sets::leave_to_program();
     }

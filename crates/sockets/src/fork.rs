@@ -113,7 +113,7 @@ fn forking() -> bool {
     if whole {
         // Send combined bytes now. The thread that would send them later stays in the parent, which may end.
         stream::combine::before_waiting();
-        if !process::is_confined() {
+        if !process::is_under_seccomp() {
             progress::end_for_fork();
         }
         // Defer signals. A handler that forks would wait for data that this thread holds, and some of this data has
@@ -137,7 +137,7 @@ fn forking() -> bool {
         filters::hold();
     }
     epoll_sets::copying();
-    if process::is_confined() {
+    if process::is_under_seccomp() {
         // Reserve no process slot for the child. This process holds no connection any more, and the search for a
         // free slot needs system calls.
         return whole;
@@ -193,7 +193,7 @@ fn fork_done(whole: bool) {
 
 /// Makes a forked child a process of the family. Called in the child.
 fn born(whole: bool) {
-    if process::is_confined() {
+    if process::is_under_seccomp() {
         process::own_quietly();
         fork_done(whole);
         return;

@@ -183,7 +183,7 @@ fn start_after_fork() {
     // A child of `vfork` would take the thread with it. A program under seccomp may make no further system calls.
     let may_start = !process::is_elsewhere()
         && !process::is_borrowed()
-        && !process::is_confined()
+        && !process::is_under_seccomp()
         && !chain::is_in_handler()
         && !section::is_inside();
     if may_start {

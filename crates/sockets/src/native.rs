@@ -95,7 +95,7 @@ pub fn info(fd: i32) -> Info {
         moved(&mut info, &guard.past);
     }
     info.state = match conn.phase() {
-        Phase::Candidate => State::Meeting,
+        Phase::Eligible => State::Meeting,
         Phase::Attached => {
             info.sends = u32::from(conn.tx() == Tx::Vi);
             info.receives = u32::from(conn.rx() == Rx::Vi);

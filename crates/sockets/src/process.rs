@@ -63,13 +63,13 @@ pub(crate) fn is_changing() -> bool {
 }
 
 /// Set once the program has put this process under a seccomp filter, or is about to.
-static CONFINED: AtomicBool = AtomicBool::new(false);
+static UNDER_SECCOMP: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if the program has put this process under a seccomp filter, or is about to. Only the program knows
 /// which calls the filter allows, so Sovia then makes no system calls of its own.
 #[inline]
-pub fn is_confined() -> bool {
-    CONFINED.load(Ordering::Relaxed)
+pub fn is_under_seccomp() -> bool {
+    UNDER_SECCOMP.load(Ordering::Relaxed)
 }
 
 /// Returned instead of an errno if the process has come under a seccomp filter during a wait. The caller then makes
@@ -89,10 +89,10 @@ pub(crate) struct Waiting(());
 pub(crate) fn begin_waiting() -> Result<Waiting, crate::Errno> {
     let waiting = Waiting(());
     WAITING.fetch_add(1, Ordering::SeqCst);
-    // SYNC: pairs with `confine` and `has_waiting`. Either this thread sees `CONFINED`, or the thread that sets the
+    // SYNC: pairs with `enter_seccomp` and `has_waiting`. Either this thread sees `UNDER_SECCOMP`, or the thread that sets the
     // filter up sees this thread's count and waits.
     fence(Ordering::SeqCst);
-    if is_confined() { Err(PLAIN) } else { Ok(waiting) }
+    if is_under_seccomp() { Err(PLAIN) } else { Ok(waiting) }
 }
 
 impl Drop for Waiting {
@@ -109,8 +109,8 @@ pub(crate) fn has_waiting() -> bool {
 }
 
 /// Records that the program is about to put this process under a seccomp filter.
-pub(crate) fn confine() {
-    CONFINED.store(true, Ordering::SeqCst);
+pub(crate) fn enter_seccomp() {
+    UNDER_SECCOMP.store(true, Ordering::SeqCst);
 }
 
 /// Set in a relay.
@@ -125,7 +125,7 @@ pub(crate) fn is_relay() -> bool {
 /// keeps the shared memory.
 pub(crate) fn become_relay() {
     IS_RELAY.store(true, Ordering::Relaxed);
-    CONFINED.store(false, Ordering::SeqCst);
+    UNDER_SECCOMP.store(false, Ordering::SeqCst);
     end_change();
 }
 

@@ -15,7 +15,7 @@ use crate::ops::keep;
 use crate::pair::notification_sockets;
 use crate::per_engine::{per_engine, per_engine_tables};
 use crate::stream::audit::{self, Finding};
-use crate::stream::{combine, ending, handled, listeners, reflected};
+use crate::stream::{combine, ending, handler_queue, listeners, reflected};
 use crate::table::Ref;
 use crate::{epoll, family, handler, keepalive, kernel_sockets, tcp_reasons};
 use crate::{epoll_sets, linger, pair, peers, rendezvous, table, thread};
@@ -418,7 +418,7 @@ fn audit_all(now: u64) -> bool {
             if found == Finding::MissedEvent
                 && let Some(mut guard) = conn.attached()
             {
-                handled::handle(&mut guard);
+                handler_queue::handle(&mut guard);
             }
             if found == Finding::Stalled {
                 stalled.push(conn);

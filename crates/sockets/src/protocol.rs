@@ -30,7 +30,7 @@ pub fn choose_for(fd: i32, configuration: &Configuration) -> Result<(), Errno> {
     let at = table::conn(fd).ok_or(libc::ENOTCONN)?;
     let _guard = at.conn.lock();
     match at.conn.phase() {
-        Phase::Candidate => at.conn.choice.set(configuration),
+        Phase::Eligible => at.conn.choice.set(configuration),
         Phase::Attached => return Err(libc::EISCONN),
         Phase::Plain | Phase::Free => return Err(libc::ENOTCONN),
     }

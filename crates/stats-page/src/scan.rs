@@ -52,7 +52,7 @@ impl Connection {
     pub fn state(&self) -> &'static str {
         let record = &self.record;
         match record.phase {
-            Phase::Candidate => "meeting",
+            Phase::Eligible => "meeting",
             Phase::Plain | Phase::Free => "tcp",
             Phase::Attached if record.falls_back => "leaving",
             Phase::Attached if record.is_accelerated() => "via",

@@ -39,17 +39,17 @@ fn only_namespaces_in_which_processes_are_seen_differently_count() {
 }
 
 #[test]
-fn a_filter_confines_and_a_question_does_not() {
+fn a_filter_is_recognised_and_a_query_is_not() {
     let (strict, filtered) = (libc::SECCOMP_MODE_STRICT, libc::SECCOMP_MODE_FILTER);
-    for (mode, filter, is_confining) in [
+    for (mode, filter, installs) in [
         (c_ulong::from(strict), 0, true),
         (c_ulong::from(filtered), 1, true),
         (c_ulong::from(filtered), 0, false),
         (99, 1, false),
         (c_ulong::MAX, 1, false),
     ] {
-        assert_eq!(prctl_confines(libc::PR_SET_SECCOMP, mode, filter), is_confining, "{mode}");
-        assert!(!prctl_confines(libc::PR_SET_NAME, mode, filter));
+        assert_eq!(prctl_installs_filter(libc::PR_SET_SECCOMP, mode, filter), installs, "{mode}");
+        assert!(!prctl_installs_filter(libc::PR_SET_NAME, mode, filter));
     }
 }
 

@@ -88,7 +88,7 @@ fn take_kernels_counts(connections: &mut [Connection], shown: &[usize]) {
 fn reasons(scan: &Scan, pairs: &Pairs, shown: &[usize]) -> HashMap<usize, Reason> {
     let is_open = |at: &usize| {
         let connection = &scan.connections[*at];
-        connection.reason().is_none() && connection.record.phase == Phase::Candidate
+        connection.reason().is_none() && connection.record.phase == Phase::Eligible
     };
     let open: Vec<usize> = shown.iter().copied().filter(is_open).collect();
     let others = others(scan, pairs, &open);

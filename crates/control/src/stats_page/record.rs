@@ -34,7 +34,7 @@ numbered! {
         /// The slot is not in use.
         Free = 0,
         /// The connection is on TCP, and not yet accelerated.
-        Candidate = 1,
+        Eligible = 1,
         /// The connection has a VI.
         Attached = 2,
         /// The connection is on TCP for good.
@@ -253,7 +253,7 @@ impl Record {
             combines: is(Word::Combines),
             stays: reason(Word::Stays),
             leaves: reason(Word::Leaves),
-            doubts: (phase == Phase::Candidate && is_known).then(|| reason(Word::Doubts)).flatten(),
+            doubts: (phase == Phase::Eligible && is_known).then(|| reason(Word::Doubts)).flatten(),
             falls_back: is(Word::FallsBack),
             is_relayed: is(Word::Relayed),
             shut: (is(Word::ShutsSending), is(Word::ShutsReceiving)),

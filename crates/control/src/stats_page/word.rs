@@ -57,7 +57,7 @@ words! {
     /// Set if small messages are combined.
     Combines = 22,
     /// Set if a thread of Sovia handles messages.
-    Handled = 23,
+    HasHandler = 23,
     /// Set if a thread of Sovia calls the program back for each message.
     Notified = 24,
     /// Set if the connection shares its segment with a NIC in software, and not with the peer.

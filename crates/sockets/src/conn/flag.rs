@@ -33,7 +33,7 @@ pub const MET: u32 = 1 << 13;
 /// Set while this end combines small messages.
 pub const COMBINES: u32 = 1 << 14;
 /// Set while a handler thread of Sovia takes messages off the ring. If not set, the program's calls do this.
-pub const HANDLED: u32 = 1 << 15;
+pub const HAS_HANDLER: u32 = 1 << 15;
 /// Set if the handler thread is one that is called for each message (SOVIA_NOTIFY), rather than one that waits for
 /// messages (SOVIA_HANDLER).
 pub const NOTIFIED: u32 = 1 << 16;

@@ -44,7 +44,7 @@ impl Conn {
         zero(&self.tx_tcp);
         zero(&self.receive_timeout);
         zero(&self.send_timeout);
-        self.phase.store(Phase::Candidate as u32, Ordering::Release);
+        self.phase.store(Phase::Eligible as u32, Ordering::Release);
         generation
     }
 

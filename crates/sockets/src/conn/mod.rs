@@ -67,7 +67,7 @@ pub enum Phase {
     /// The slot has no connection.
     Free = 0,
     /// The connection is on TCP, and may get a VI later.
-    Candidate = 1,
+    Eligible = 1,
     /// This end of the connection has its VI.
     Attached = 2,
     /// The connection stays on TCP for good.
@@ -78,7 +78,7 @@ impl Phase {
     /// Returns true if the connection has a VI or may get one. Then a program without Sovia must not read or write
     /// the socket, because Sovia must count every byte.
     pub(crate) fn may_be_on_vi(self) -> bool {
-        matches!(self, Phase::Candidate | Phase::Attached)
+        matches!(self, Phase::Eligible | Phase::Attached)
     }
 }
 
@@ -206,7 +206,7 @@ impl Conn {
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Free,
-            1 => Phase::Candidate,
+            1 => Phase::Eligible,
             2 => Phase::Attached,
             _ => Phase::Plain,
         }
@@ -215,8 +215,9 @@ impl Conn {
     /// Returns true if a handler thread takes messages off the ring. Returns false during a fallback, when the
     /// thread that does the fallback takes messages off the ring.
     #[inline]
-    pub fn is_handled(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & (flag::HANDLED | flag::FALLING_BACK) == flag::HANDLED
+    pub fn has_handler(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & (flag::HAS_HANDLER | flag::FALLING_BACK)
+            == flag::HAS_HANDLER
     }
 
     /// Returns true if this end of the connection has its VI.

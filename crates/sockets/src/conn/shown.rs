@@ -133,7 +133,7 @@ pub(crate) const FIELDS: &[Field] = &[
     is(Word::IsConnector, flag::CONNECTOR),
     is(Word::HasMet, flag::MET),
     is(Word::Combines, flag::COMBINES),
-    is(Word::Handled, flag::HANDLED),
+    is(Word::HasHandler, flag::HAS_HANDLER),
     is(Word::Notified, flag::NOTIFIED),
     is(Word::Reflected, flag::REFLECTED),
     is(Word::FallsBack, flag::FALLING_BACK),
@@ -183,7 +183,7 @@ mod tests {
     /// Checks that the engine's enums have the same numbers as the enums that readers use.
     #[test]
     fn numbers_mean_the_same_to_readers() {
-        let phases = [Phase::Free, Phase::Candidate, Phase::Attached, Phase::Plain];
+        let phases = [Phase::Free, Phase::Eligible, Phase::Attached, Phase::Plain];
         assert!(phases.iter().zip(stats_page::Phase::ALL).all(|(&a, &b)| a as u32 == b as u32));
         let sends = [Tx::Tcp, Tx::Vi, Tx::Back];
         assert!(sends.iter().zip(stats_page::Sends::ALL).all(|(&a, &b)| a as u32 == b as u32));

@@ -10,7 +10,7 @@ impl Conn {
     pub(crate) fn stay_plain(&self) -> bool {
         // Takes the lock, because another thread may be giving the connection a VI at this moment.
         let _locked = self.lock();
-        let (from, to) = (Phase::Candidate as u32, Phase::Plain as u32);
+        let (from, to) = (Phase::Eligible as u32, Phase::Plain as u32);
         self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

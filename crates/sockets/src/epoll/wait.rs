@@ -98,7 +98,7 @@ fn wait_in(
     let mut now = clock::now_ns();
     let mut again = false;
     loop {
-        if process::is_confined() {
+        if process::is_under_seccomp() {
             return Err(PLAIN);
         }
         let (mut n, places, look, is_mixed, moved, number) =

@@ -65,7 +65,7 @@ fn make_at(index: u32) -> Option<&'static EpollSet> {
 
 /// Makes a set serve the new epoll instance `epfd`.
 pub fn created(epfd: i32) {
-    if process::is_confined() || process::is_borrowed() {
+    if process::is_under_seccomp() || process::is_borrowed() {
         return;
     }
     // Sovia will read the program's memory, so prepare for bad addresses.

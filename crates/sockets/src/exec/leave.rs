@@ -19,7 +19,7 @@ use sovia_sys::{Fd, build, call};
 
 /// Flags of connections that stay behind, because a part of the connection belongs to this process or to an agent.
 const OWN_PART: u32 = flag::CORRUPT
-    | flag::HANDLED
+    | flag::HAS_HANDLER
     | flag::NOTIFIED
     | flag::RELAYED
     | flag::LEFT_TO_EPOLL_SETS
@@ -58,7 +58,7 @@ pub(super) fn leave<'a>(
     target: impl FnOnce() -> Target<'a>,
 ) -> Result<ExecPreparation, Errno> {
     let mut left = ExecPreparation::default();
-    if inherited.is_empty() || process::is_confined() {
+    if inherited.is_empty() || process::is_under_seccomp() {
         // Under seccomp, this process has already given up its connections, and its family's records show that.
         return Ok(left);
     }
@@ -143,7 +143,7 @@ fn pass(inherited: &Descriptors, is_command: bool) -> Option<JoinPreparation> {
 fn may_be_held(at: Ref, slot: usize) -> bool {
     let is_named = at.conn.is_generation(at.generation)
         && process_slots::add_if_room(&at.conn.references, slot);
-    if is_named && at.conn.phase() == Phase::Candidate {
+    if is_named && at.conn.phase() == Phase::Eligible {
         match process::is_borrowed() {
             true => drop(rendezvous::StepLock::hold(at)),
             false => rendezvous::withdraw(at),
@@ -165,7 +165,7 @@ fn may_pass(fd: i32, at: Ref, is_command: bool) -> bool {
         && conn.is_the_familys()
         && family::place_in_file(at.index).is_some()
         && match conn.phase() {
-            Phase::Candidate => other_families::is_alone(fd, at),
+            Phase::Eligible => other_families::is_alone(fd, at),
             Phase::Attached => {
                 !is_command
                     && !conn.has(OWN_PART)

@@ -72,7 +72,7 @@ fn take_back(fd: i32, at: Ref, cause: Cause) {
         // giving the connection a VI.
         conn.spread();
     }
-    if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
+    if conn.phase() == Phase::Eligible && conn.is_generation(at.generation) && conn.stay_plain() {
         rendezvous::withdraw(at);
         conn.count_stay(cause.reason());
         return;
@@ -183,7 +183,7 @@ fn give_up(guard: &mut Guard<'_>, came: FallbackState) {
     }
     guard.conn.clear(flag::FALLING_BACK);
     // Receive the messages that the handler thread left on the ring during the fallback.
-    stream::handled::handle(guard);
+    stream::handler_queue::handle(guard);
     listeners::notify_all(guard);
 }
 

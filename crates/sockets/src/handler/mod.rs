@@ -15,7 +15,7 @@ mod notify;
 use crate::conn::{Conn, flag};
 use crate::pair::{self, DOORBELLS, Pair, ReadyList, notification_sockets};
 use crate::per_engine::per_engine;
-use crate::stream::handled;
+use crate::stream::handler_queue;
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{errno, family, process_slots};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -190,7 +190,7 @@ fn handle(conn: &Conn) -> bool {
     match conn.lock_within(LOCK_NS) {
         Some(locked) => {
             if let Some(mut guard) = locked.attached() {
-                handled::handle_own(&mut guard);
+                handler_queue::handle_own(&mut guard);
             }
             true
         }

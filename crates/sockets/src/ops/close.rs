@@ -134,7 +134,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     epoll_sets::conn_closed(at);
     let is_in_rendezvous = match conn.phase() {
-        Phase::Candidate => true,
+        Phase::Eligible => true,
         // A forked relative may have decided that the connection stays on TCP.
         Phase::Plain => conn.approach.stage() != ApproachStage::Idle,
         Phase::Attached | Phase::Free => false,
@@ -158,7 +158,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         }
         locked = conn.lock();
     }
-    let is_candidate = conn.phase() == Phase::Candidate;
+    let is_eligible = conn.phase() == Phase::Eligible;
     let (guard, locked) =
         if conn.is_attached_here() { (locked.attached(), None) } else { (None, Some(locked)) };
     conn.let_go();
@@ -167,7 +167,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     let has_ended = match guard {
         Some(guard) => leave_vi(guard, fd, at, last),
         None => {
-            if is_candidate {
+            if is_eligible {
                 rendezvous::ended(at, 0);
             } else if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
                 // A forked relative may have moved the connection from its VI to TCP.
@@ -177,7 +177,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
                 let unused = conn.transfers.load(Ordering::Relaxed) == 0
                     && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
                 let reason = if unused { Reason::NeverConnected } else { reason };
-                let stays_for = if is_candidate { Some(reason) } else { conn.stays_for() };
+                let stays_for = if is_eligible { Some(reason) } else { conn.stays_for() };
                 stays_for.into_iter().for_each(|reason| conn.count_stay(reason));
             }
             last && conn.end(at.generation)
@@ -229,7 +229,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     }
     let has_ended = last && conn.end(at.generation);
     if !last {
-        stream::handled::leave(&mut guard);
+        stream::handler_queue::leave(&mut guard);
         if conn.waiting_here() != 0 {
             // Wake threads of this process that still wait for the connection, so that they find that this process
             // no longer holds it.
@@ -277,7 +277,7 @@ pub fn dup(from: i32, to: i32) {
 /// Does `shutdown`. `kernel` makes the program's own call.
 pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) -> Outcome {
     let conn = at.conn;
-    if conn.phase() == Phase::Candidate {
+    if conn.phase() == Phase::Eligible {
         // Give the rendezvous up, because few bytes are still to come. A later rendezvous would have to report this
         // shutdown.
         rendezvous::shut(at);
@@ -338,7 +338,7 @@ pub fn staying() {
 
 /// Records a new stream socket that is connected or is connecting.
 pub fn opened(fd: i32, role: Role, server: Server) {
-    if process::is_confined() || process::is_borrowed() {
+    if process::is_under_seccomp() || process::is_borrowed() {
         return;
     }
     // Sovia will read the program's memory, so prepare for bad addresses.
@@ -397,7 +397,7 @@ pub fn keep_only(keep: &[i32]) {
 pub fn received(channel: i32, fd: i32) {
     match table::conn_of_socket(fd) {
         // The connection has a VI, or may still get one.
-        Some((_, at)) if at.is_attached_here() || at.conn.phase() == Phase::Candidate => {
+        Some((_, at)) if at.is_attached_here() || at.conn.phase() == Phase::Eligible => {
             table::refer(fd, at);
         }
         Some(_) => {}
@@ -408,7 +408,7 @@ pub fn received(channel: i32, fd: i32) {
 
 /// Records a TCP socket that is not connected yet. Returns false for any other descriptor.
 pub fn opening(fd: i32) -> bool {
-    if process::is_confined() {
+    if process::is_under_seccomp() {
         return false;
     }
     let listens = || call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);

@@ -51,7 +51,7 @@ pub(super) fn close(fd: i32) -> bool {
     let Entry::Conn(at) = table::get(fd) else { return false };
     let conn = at.conn;
     if conn.waiting_here() == 0
-        || !matches!(conn.phase(), Phase::Attached | Phase::Candidate)
+        || !matches!(conn.phase(), Phase::Attached | Phase::Eligible)
         || !conn.is_generation(at.generation)
         || table::references(at.index) > 1
     {

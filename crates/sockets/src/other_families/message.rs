@@ -65,7 +65,7 @@ pub(crate) fn looked_at(fd: i32) {
 
 /// Handles a descriptor that came in a message on `channel`. `record` enters a connection in this process's tables.
 pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
-    if process::is_confined()
+    if process::is_under_seccomp()
         || process::is_borrowed()
         || !table::is_blank(fd)
         || !table::is_tcp(fd)

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 /// Records that unknown processes may get these connections. Called before this process starts a program that
 /// inherits them.
 pub(crate) fn spread(inherited: &[(i32, Ref)]) {
-    if !process::is_confined() {
+    if !process::is_under_seccomp() {
         inherited.iter().for_each(|(_, at)| at.conn.spread());
     }
 }

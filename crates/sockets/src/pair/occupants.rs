@@ -43,7 +43,7 @@ impl Occupant {
     }
 
     /// Returns true if the connection has left its VI for good. A connection that is about to attach has the phase
-    /// `Candidate`, and has not left.
+    /// `Eligible`, and has not left.
     fn has_left(self) -> bool {
         family::conn(self.index()).is_none_or(|conn| {
             !conn.is_generation((self.0 >> 32) as u32)

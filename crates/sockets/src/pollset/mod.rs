@@ -40,7 +40,7 @@ impl OnTcp {
     /// Keeps the connection on TCP if it is not yet accelerated and `events` ask for its bytes.
     fn keep(&mut self, at: Ref, events: i16) {
         let is_wanted = events & (libc::POLLIN | libc::POLLRDNORM) != 0;
-        if is_wanted && at.conn.phase() == Phase::Candidate {
+        if is_wanted && at.conn.phase() == Phase::Eligible {
             // A list may contain a connection twice, so do not enter as the only user. If a thread leaves by
             // `longjmp`, its next receive repairs the count.
             self.readers.push(at.conn.rx_pins.enter(false));
@@ -131,7 +131,7 @@ pub fn wait(
         kernel_sockets::ensure_for_a_look();
     }
     loop {
-        if process::is_confined() {
+        if process::is_under_seccomp() {
             return Err(PLAIN);
         }
         let n = lists.look();

@@ -23,7 +23,7 @@ pub(super) fn after_change() {
                 }
             }
             // Make the next transfers check if the connection may have a VI now.
-            Phase::Candidate if conn.approach.kept_for().is_some() => {
+            Phase::Eligible if conn.approach.kept_for().is_some() => {
                 conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
             }
             // Make the next call try another rendezvous, for a connection that fell back to TCP.

@@ -169,7 +169,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         let locked = conn.lock();
         // Another thread may have given up the connection, or moved the connection back to TCP. Or it may have
         // closed this process's last descriptor of the connection.
-        if conn.phase() != Phase::Candidate || !conn.is_here() || !pair.occupy(vi, at) {
+        if conn.phase() != Phase::Eligible || !conn.is_here() || !pair.occupy(vi, at) {
             return Attached::No;
         }
         conn.pair.store(index, Ordering::Relaxed);
@@ -212,9 +212,9 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
             stream::grant(&mut guard, fd);
         }
         if let Some(handles) = handles {
-            stream::handled::begin(&mut guard, handles.ready_list, handles.flags);
+            stream::handler_queue::begin(&mut guard, handles.ready_list, handles.flags);
             // Receive the messages that arrived before the peer knew which ready list to notify.
-            stream::handled::handle(&mut guard);
+            stream::handler_queue::handle(&mut guard);
         }
     }
     kernel_sockets::watches_new();

@@ -135,7 +135,7 @@ fn is_vain(at: Ref, n: u32) -> bool {
 
 fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     // Before this thread took the lock, another thread may have attached, given up or closed the connection.
-    if at.conn.phase() != Phase::Candidate || !at.is_here() || process::is_changing() {
+    if at.conn.phase() != Phase::Eligible || !at.is_here() || process::is_changing() {
         return Attached::No;
     }
     if !other_families::is_alone(fd, at) || family::is_shared(at.conn) {
@@ -272,7 +272,7 @@ pub(crate) fn leave_all() {
         lock.release();
     }
     table::for_each_conn(|_, at| {
-        if at.conn.phase() == Phase::Candidate {
+        if at.conn.phase() == Phase::Eligible {
             known::closed(at);
         }
     });

@@ -8,7 +8,7 @@
 //! Sends and receives only count their bytes in private memory for this check.
 
 use super::state::WAKES;
-use super::{Fault, backlog, handled, listeners, word};
+use super::{Fault, backlog, handler_queue, listeners, word};
 use crate::conn::{Conn, EndProgress, Guard, HasEndpoint, Locked, flag};
 use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
@@ -190,7 +190,7 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
         return Finding::Fine;
     }
     guard.seen.at = now;
-    handled::mind(&mut guard);
+    handler_queue::mind(&mut guard);
     backlog::give_back(&mut guard);
     let progress = progress(&guard);
     let before = core::mem::replace(&mut guard.seen.progress, progress);

@@ -1,7 +1,7 @@
 //! Takes the receiver's steps from TCP to the VI. The receiver grants the VI, and enters the VI after it has read
 //! TCP up to the sender's switch.
 
-use super::{Fault, failover, handled, notify_writer, reflected, rx, uncounted, word};
+use super::{Fault, failover, handler_queue, notify_writer, reflected, rx, uncounted, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use crate::kernel_sockets;
 use core::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     }
     notify_writer(guard);
     // Queues messages that FIONREAD has already counted as unread, so that receives find them.
-    handled::handle(guard);
+    handler_queue::handle(guard);
     Ok(true)
 }
 

@@ -95,7 +95,7 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     apply(guard);
     record_reason(conn);
     if guard.handler.ready_list().is_some() {
-        super::handled::end(guard);
+        super::handler_queue::end(guard);
     }
     leaves_vi(guard);
     listeners::notify_all(guard);

@@ -5,7 +5,7 @@
 //! number never exceeds the window.
 
 use super::packets::{advance, count_arrival, packet_of, take_control};
-use super::{Fault, handled};
+use super::{Fault, handler_queue};
 use crate::conn::{Guard, HELD, HasEndpoint, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_signal::access::{self, BadAddress};
@@ -63,7 +63,7 @@ pub(super) fn next_in_ring(guard: &mut Guard<'_>) -> Result<Option<Kind>, Fault>
 /// Like [`scan`], but does nothing if a handler thread takes packets off the ring.
 #[inline]
 pub(super) fn look(guard: &mut Guard<'_>) -> Result<(), Fault> {
-    if handled::is_here(guard) { Ok(()) } else { scan(guard) }
+    if handler_queue::is_here(guard) { Ok(()) } else { scan(guard) }
 }
 
 /// Moves the packet at the ring's head to the held packets.

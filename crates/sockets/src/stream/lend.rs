@@ -162,7 +162,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
             return Err(Fault::Corrupt);
         }
         take_held_data(guard, len);
-    } else if guard.conn.is_handled() {
+    } else if guard.conn.has_handler() {
         return Ok(Find::Small);
     } else {
         let Some(entry) = guard.endpoint_ref().rx.head()? else { return Ok(Find::Small) };

@@ -83,7 +83,7 @@ pub(crate) fn unwatch(guard: &mut Guard<'_>, ready_list: u32) {
 /// Returns the futex word on which a thread sleeps until it can receive. The handler thread changes this word if
 /// there is one, otherwise the peer does.
 pub(crate) fn receive_wake_word<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w WakeWord {
-    match guard.conn.is_handled() {
+    match guard.conn.has_handler() {
         true => &guard.conn.handler_wake_word,
         false => reader_wake_word(guard, waits),
     }

@@ -7,7 +7,8 @@ use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
 use super::take::{has_coalesced, has_kept, is_returning};
 use super::{
-    Got, ROOM, backlog, corrupt_here, ending, failover, handled, reflected, returned, tx, word,
+    Got, ROOM, backlog, corrupt_here, ending, failover, handler_queue, reflected, returned, tx,
+    word,
 };
 use crate::conn::{Conn, Guard, HasEndpoint, WakeWord, flag};
 use crate::{kernel_sockets, pair};
@@ -42,7 +43,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                     return true;
                 }
             }
-            if !handled::is_here(guard) {
+            if !handler_queue::is_here(guard) {
                 match next_in_ring(guard) {
                     Ok(None) => {}
                     Ok(Some(Kind::ToTcp)) if is_returning(guard) => return readable(guard, fd),
@@ -143,7 +144,7 @@ pub struct Watch<'a> {
     kernel_socket: bool,
     /// The futex word that the handler thread changes, and the word's value at the start. `None` if the connection
     /// has no handler thread.
-    handled: Option<(&'a WakeWord, u32)>,
+    handler_word: Option<(&'a WakeWord, u32)>,
 }
 
 impl<'a> Watch<'a> {
@@ -163,7 +164,7 @@ impl<'a> Watch<'a> {
             switch: rx.path.load(word::SWITCH),
             on_vi: guard.conn.rx() == Rx::Vi,
             kernel_socket: guard.conn.has(flag::KERNEL_SOCKET),
-            handled: guard.conn.is_handled().then(|| {
+            handler_word: guard.conn.has_handler().then(|| {
                 let handler_wake_word = &guard.conn.handler_wake_word;
                 (handler_wake_word, handler_wake_word.word().load(Ordering::Acquire))
             }),
@@ -183,7 +184,7 @@ impl<'a> Watch<'a> {
             return self.conn.has(flag::KERNEL_SOCKET) != self.kernel_socket
                 || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch;
         }
-        if let Some((handler_wake_word, before)) = self.handled {
+        if let Some((handler_wake_word, before)) = self.handler_word {
             return handler_wake_word.word().load(Ordering::Relaxed) != before;
         }
         self.message.has_come() || self.rx.writer.0[word::TAIL].load(Ordering::Relaxed) != self.head

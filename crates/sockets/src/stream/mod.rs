@@ -17,7 +17,7 @@
 //! - `state`: decides a call's result from the flags, the path and the peer's words;
 //! - `undelivered`: unread bytes on a VI, after the receiver has left the VI or if the receiver never entered it;
 //! - `look`, `peek`: find out what a receive or send would return; `lend`: lends slots of the pools to the program;
-//! - `handled`: messages that a handler thread takes off the ring; `listeners`: threads and ready lists to notify;
+//! - `handler_queue`: messages that a handler thread takes off the ring; `listeners`: threads and ready lists to notify;
 //! - `unanswered`: a connector that uses its VI before the acceptor has answered the request for the VI;
 //! - `uncounted`: corrects counts of TCP bytes after a thread died before it counted its bytes;
 //! - `backlog`: the memory for bytes that the peer has not read;
@@ -29,7 +29,7 @@ pub(crate) mod combine;
 pub(crate) mod ending;
 mod entering;
 pub(crate) mod failover;
-pub(crate) mod handled;
+pub(crate) mod handler_queue;
 mod hold;
 mod kernel_socket;
 pub(crate) mod leaving;

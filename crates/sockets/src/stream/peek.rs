@@ -7,7 +7,7 @@ use super::receive::{at_fin, idle};
 use super::take::{is_ending, is_returning};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
 use super::undelivered::unread_packets;
-use super::{Fault, Got, corrupt, failed, failover, handled, reflected, rx, word};
+use super::{Fault, Got, corrupt, failed, failover, handler_queue, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use core::ops::ControlFlow;
@@ -81,7 +81,7 @@ fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: UserSliceMut<'_>)
         Ok(true) => {
             // Queues messages that the handler thread has not queued yet, because FIONREAD counts such messages as
             // well.
-            handled::handle(guard);
+            handler_queue::handle(guard);
             peek_vi(guard, out).unwrap_or(0)
         }
         _ => 0,
@@ -236,7 +236,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     }
     // Queues messages that the handler thread has not queued yet, so that `poll` and epoll report the bytes that
     // this call counts.
-    handled::handle(guard);
+    handler_queue::handle(guard);
     if look(guard).is_err() {
         return Err(corrupt(guard.conn, fd));
     }

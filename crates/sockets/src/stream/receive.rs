@@ -34,7 +34,7 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
 /// connection has no pending work.
 #[inline(always)]
 fn finds_nothing(guard: &Guard<'_>) -> bool {
-    const UNUSUAL: u32 = state::RECEIVES | flag::WITHHELD | flag::HANDLED;
+    const UNUSUAL: u32 = state::RECEIVES | flag::WITHHELD | flag::HAS_HANDLER;
     guard.endpoint_ref().rx.awaits_message()
         && guard.conn.rx() == Rx::Vi
         && !guard.conn.has(UNUSUAL)

@@ -213,7 +213,7 @@ fn amount(packets: u32, coalesced: u64) -> u64 {
 /// Returns the value of the SHUT word that this end publishes when it has shut both halves. The value counts the
 /// bytes that had arrived before ([`amount`]), or is 1 if this number is unknown.
 pub(super) fn shut_word(guard: &mut Guard<'_>) -> u64 {
-    if !is_reflected(guard) || guard.conn.is_handled() || scan(guard).is_err() {
+    if !is_reflected(guard) || guard.conn.has_handler() || scan(guard).is_err() {
         return 1;
     }
     let held = (guard.held_first..guard.held_end).map(|n| guard.held[n as usize % HELD].len);

@@ -19,7 +19,7 @@ use via_shm::ring::Entry;
 const SENDS_MORE: u32 = state::SENDS | flag::COMBINES | flag::UNTIL_FULL | flag::TORN;
 /// Flags of a connection with pending work for a receive. If one is set, a receive cannot take the fast path.
 const RECEIVES_MORE: u32 =
-    state::RECEIVES | flag::RETURNING | flag::WITHHELD | flag::HANDLED | flag::TORN;
+    state::RECEIVES | flag::RETURNING | flag::WITHHELD | flag::HAS_HANDLER | flag::TORN;
 
 /// Sends `bytes` as one packet. Returns false, without sending a byte, if the send cannot take the fast path.
 #[inline(always)]

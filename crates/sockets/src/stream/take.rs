@@ -4,7 +4,7 @@ use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
     consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
-use super::{Fault, ROOM, corrupt_here, failover, handled, notify_writer, rx, word};
+use super::{Fault, ROOM, corrupt_here, failover, handler_queue, notify_writer, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::Kind;
@@ -31,7 +31,7 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
         return false;
     }
     if guard.held_first == guard.held_end {
-        if handled::is_here(guard) {
+        if handler_queue::is_here(guard) {
             return false;
         }
         match next_in_ring(guard) {
@@ -64,7 +64,7 @@ fn next(guard: &Guard<'_>) -> Take {
 /// after packets that the handler thread has not queued yet.
 pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
     guard.held_first != guard.held_end
-        || has_coalesced(guard) && (!guard.conn.is_handled() || next(guard) != Take::Packet)
+        || has_coalesced(guard) && (!guard.conn.has_handler() || next(guard) != Take::Packet)
 }
 
 /// Returns true if the overflow buffer has unread bytes.
@@ -117,7 +117,7 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
             }
             continue;
         }
-        if handled::is_here(guard) {
+        if handler_queue::is_here(guard) {
             // Only the handler thread may take packets off the ring.
             break;
         }

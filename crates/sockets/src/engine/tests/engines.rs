@@ -4,7 +4,7 @@ use super::harness::{
     At, Engines, NOW, PEEK, Progress, ends, fresh, link, met, met_with_threads, pattern,
 };
 use crate::conn::{Role, flag};
-use crate::stream::handled;
+use crate::stream::handler_queue;
 use crate::{pair, table};
 use core::sync::atomic::Ordering;
 use std::thread;
@@ -57,7 +57,7 @@ fn coalesced_bytes_behind_packets_that_no_thread_has_handled_are_not_the_end_of_
     b.run(|| {
         let pair = pair::share(at.conn.pair.load(Ordering::Relaxed)).unwrap();
         let ready_list = pair.take_ready_list(0).unwrap();
-        handled::begin(&mut at.attached().unwrap(), ready_list, 0);
+        handler_queue::begin(&mut at.attached().unwrap(), ready_list, 0);
     });
     // More packets than the window has: bytes behind them are coalesced.
     for from in (0..LEN).step_by(64) {
@@ -68,7 +68,7 @@ fn coalesced_bytes_behind_packets_that_no_thread_has_handled_are_not_the_end_of_
         at.conn.set(flag::KERNEL_SOCKET);
         assert_eq!(b.take(64, how), Err(libc::EAGAIN));
     }
-    b.run(|| handled::handle_own(&mut at.attached().unwrap()));
+    b.run(|| handler_queue::handle_own(&mut at.attached().unwrap()));
     assert_eq!(b.drain(LEN), (pattern(0, LEN), Err(libc::EAGAIN)));
 }
 

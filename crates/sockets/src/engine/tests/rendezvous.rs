@@ -68,7 +68,7 @@ fn let_go_after(engines: &Arc<Engines>, steps: usize, side: usize) -> bool {
     }
     both.rotate_left(side);
     let [end, other] = both;
-    if end.phase() != Phase::Candidate {
+    if end.phase() != Phase::Eligible {
         return false;
     }
     let at = end.at().unwrap();
@@ -106,7 +106,7 @@ fn end_that_its_process_has_let_go_of_is_not_attached() {
                 count += u32::from(let_go_after(&engines, steps, side));
             }
         }
-        assert!(count >= 2, "{count} ends were candidates");
+        assert!(count >= 2, "{count} ends were not yet accelerated");
     }
 }
 
@@ -177,6 +177,6 @@ fn death_of_a_peer_withdraws_the_request_of_an_idle_connection() {
         assert!(!pair::collect(epoll_sets::forget_pair));
         assert!(pair::get(index).is_none(), "the pair stays for nothing");
     });
-    assert_eq!(connector.phase(), Phase::Candidate, "it may still meet");
+    assert_eq!(connector.phase(), Phase::Eligible, "it may still meet");
     connector.close();
 }

@@ -101,13 +101,13 @@ fn receive_generally(
     }
     let kernel = match phase {
         Phase::Attached => kernel,
-        Phase::Candidate => {
+        Phase::Eligible => {
             let is_on_tcp = || conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp;
             let counter = (!flags.peek).then_some(&conn.rx_tcp);
             match make(kernel, &conn.rx_pins, is_on_tcp, counter) {
                 Ok(result) => {
                     let n = result?;
-                    if n > 0 && conn.phase() == Phase::Candidate {
+                    if n > 0 && conn.phase() == Phase::Eligible {
                         received(fd, at);
                     }
                     return Ok(n);

@@ -89,9 +89,8 @@ impl Call {
         let conn = self.at.conn;
         // Hold the lock. A thread that closes the descriptor waits for the lock, and makes a private descriptor.
         let _lock = conn.lock();
-        let is_candidate =
-            conn.phase() == Phase::Candidate && conn.is_generation(self.at.generation);
-        is_candidate
+        let is_eligible = conn.phase() == Phase::Eligible && conn.is_generation(self.at.generation);
+        is_eligible
             .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), [piece], flags, partly))
     }
 

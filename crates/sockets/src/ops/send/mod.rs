@@ -113,7 +113,7 @@ fn send_begun(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let conn = at.conn;
-    if conn.phase() == Phase::Candidate && length(parts) > LONG {
+    if conn.phase() == Phase::Eligible && length(parts) > LONG {
         return send_long(fd, at, parts, flags, begun);
     }
     let kernel = match send_off_vi(fd, at, || length(parts), kernel) {
@@ -190,7 +190,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
             kernel_sockets::ensure_for_a_look();
             kernel
         }
-        Phase::Candidate => {
+        Phase::Eligible => {
             before_send(fd, at);
             let is_on_tcp = || conn.phase() != Phase::Attached;
             let sent = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp));
@@ -226,7 +226,7 @@ fn before_send(fd: i32, at: Ref) {
 /// the peer's reader, which may have been given the VI first.
 #[inline]
 fn has_sent(fd: i32, at: Ref) {
-    if at.conn.phase() == Phase::Candidate && rendezvous::sent(fd, at) {
+    if at.conn.phase() == Phase::Eligible && rendezvous::sent(fd, at) {
         back(fd, at);
     } else if at.conn.phase() == Phase::Attached {
         wake_reader(at);

@@ -297,7 +297,7 @@ impl RendezvousTable {
     pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32) -> Attached {
         self.belong_to_this_process();
         // Before this thread took the lock, another thread may have attached or given up the connection.
-        if at.conn.phase() != Phase::Candidate || process::is_changing() {
+        if at.conn.phase() != Phase::Eligible || process::is_changing() {
             return Attached::No;
         }
         let Some(i) = self.find(at).or_else(|| self.begin(fd, at)) else { return Attached::No };

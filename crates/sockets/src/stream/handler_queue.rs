@@ -23,7 +23,7 @@ use sovia_proto::path::Rx;
 pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
     guard.handler =
         Handler { ready_list: ready_list + 1, process: process_slots::me(), ..Handler::default() };
-    guard.conn.set(flags | flag::HANDLED);
+    guard.conn.set(flags | flag::HAS_HANDLER);
     listeners::publish(guard);
 }
 
@@ -40,13 +40,13 @@ pub(crate) fn handle_own(guard: &mut Guard<'_>) {
 /// thread.
 pub(crate) fn handle(guard: &mut Guard<'_>) {
     let conn = guard.conn;
-    if !conn.is_attached() || !conn.is_handled() {
+    if !conn.is_attached() || !conn.has_handler() {
         return;
     }
     let before = guard.held_end;
     let scanned = scan(guard);
-    let handled = guard.held_end.wrapping_sub(before);
-    guard.traffic.messages_handled += u64::from(handled);
+    let queued = guard.held_end.wrapping_sub(before);
+    guard.traffic.messages_handled += u64::from(queued);
     let direction = rx(guard);
     let (tail, switch) = (direction.writer.load(word::TAIL), direction.path.load(word::SWITCH));
     let now = (tail, switch, guard.held_end);
@@ -70,7 +70,7 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
 /// Ends the handler thread's work on the connection. After this, the program's calls take messages off the ring.
 pub(super) fn end(guard: &mut Guard<'_>) {
     guard.handler = Handler::default();
-    guard.conn.clear(flag::HANDLED | flag::NOTIFIED | flag::CALLED);
+    guard.conn.clear(flag::HAS_HANDLER | flag::NOTIFIED | flag::CALLED);
     listeners::publish(guard);
     // Wakes the program, because the ring may have messages that were not queued.
     listeners::notify_program(guard);
@@ -93,7 +93,7 @@ pub(crate) fn leave(guard: &mut Guard<'_>) {
 /// another process, ends the thread's work on the connection: this process would not notice that process's death.
 #[inline]
 pub(super) fn is_here(guard: &mut Guard<'_>) -> bool {
-    guard.conn.is_handled() && has_thread(guard)
+    guard.conn.has_handler() && has_thread(guard)
 }
 
 #[cold]
@@ -102,7 +102,7 @@ fn has_thread(guard: &mut Guard<'_>) -> bool {
     if !is_own(guard) || thread::must_end() {
         end(guard);
     }
-    guard.conn.is_handled()
+    guard.conn.has_handler()
 }
 
 /// Ends the handler thread's work on the connection if the thread's process has died.
