@@ -38,15 +38,15 @@ impl Ends {
         Ends { connector, acceptor }
     }
 
-    /// How the end `speaker` names the connection.
+    /// How the end `sender` names the connection.
     ///
     /// # Panics
     /// If the kernel cannot say.
-    pub fn named_by(&self, speaker: &TcpStream) -> Connection {
+    pub fn named_by(&self, sender: &TcpStream) -> Connection {
         Connection {
             connector: self.connector.local_addr().expect("no address"),
             acceptor: self.acceptor.local_addr().expect("no address"),
-            cookie: diag::cookie(speaker.as_raw_fd()).expect("no cookie"),
+            cookie: diag::cookie(sender.as_raw_fd()).expect("no cookie"),
         }
     }
 }

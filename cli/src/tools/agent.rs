@@ -301,9 +301,9 @@ fn vouch(socket: &Path, user: &str) -> anyhow::Error {
         Ok(found) => found,
         Err(error) => return error,
     };
-    let mut speaker = Command::new("/proc/self/exe");
-    speaker.args(["agent", "--speak"]).env_clear().current_dir("/").uid(uid).gid(gid);
-    match Voucher::open(socket, speaker) {
+    let mut front_end = Command::new("/proc/self/exe");
+    front_end.args(["agent", "--speak"]).env_clear().current_dir("/").uid(uid).gid(gid);
+    match Voucher::open(socket, front_end) {
         Ok(voucher) => {
             announce(format_args!("the agent is ready at {}", socket.display()));
             voucher.serve().into()

@@ -88,7 +88,7 @@ pub struct OtherUser {
     /// The peer's user id.
     pub uid: u32,
     /// Set if the agent introduced the two processes.
-    pub is_far: bool,
+    pub is_by_agent: bool,
     /// The process's notification sockets for this peer. The last one shows the peer that the process lives.
     pub notification_sockets: [i32; NOTIFICATION_SOCKETS],
 }
@@ -221,7 +221,7 @@ impl<'b> Inheritance<'b> {
         ];
         let user = one
             .other_user
-            .map_or(0, |user| 1 << 32 | u64::from(user.is_far) << 33 | u64::from(user.uid));
+            .map_or(0, |user| 1 << 32 | u64::from(user.is_by_agent) << 33 | u64::from(user.uid));
         let notification_sockets =
             one.other_user.map_or([-1; NOTIFICATION_SOCKETS], |user| user.notification_sockets);
         let fds =
@@ -269,7 +269,7 @@ impl<'b> Inheritance<'b> {
         let word = self.word(at + 7);
         (word >> 32 & 1 != 0).then(|| OtherUser {
             uid: word as u32,
-            is_far: word >> 33 & 1 != 0,
+            is_by_agent: word >> 33 & 1 != 0,
             notification_sockets: self.fds(at + 8 + DOORBELLS + NOTICES),
         })
     }
@@ -333,7 +333,7 @@ mod tests {
         Segment {
             other_user: (index == 0).then_some(OtherUser {
                 uid: u32::MAX,
-                is_far: true,
+                is_by_agent: true,
                 notification_sockets,
             }),
             index,

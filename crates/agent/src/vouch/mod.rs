@@ -1,8 +1,8 @@
 //! The agent of a host that confirms to two programs that they hold the two ends of one connection. Such programs
 //! cannot find out themselves. They are in different network namespaces, or a sandbox forbids them to ask the kernel.
 //!
-//! - `seeks`: the queries of programs.
-//! - `witness`: the privileged helper, which asks the kernel which program holds an end (`crate::numbers` gives the
+//! - `queries`: the queries of programs.
+//! - `helper`: the privileged helper, which asks the kernel which program holds an end (`crate::numbers` gives the
 //!   proof).
 //! - This module: the front end, a process without privileges that serves programs.
 //!
@@ -10,10 +10,11 @@
 //! have met does not need the agent. So the agent can be restarted at any time. Programs then repeat their open
 //! queries.
 
-mod seeks;
-mod witness;
+mod helper;
+mod queries;
 
-use seeks::{Client, Place, Seeks, Sought};
+use helper::{Helper, Verdict};
+use queries::{Client, Place, Queries, Query};
 use sovia_proto::agent::{AGENT_MESSAGE, AgentMessage, What};
 use sovia_proto::rendezvous::Link;
 use sovia_sys::arrivals::Arrivals;
@@ -23,7 +24,6 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use witness::{Verdict, Witness};
 
 /// Maximum number of messages or connections taken in one turn.
 const TURN: usize = 16;
@@ -62,32 +62,32 @@ pub enum Error {
 /// The privileged helper, which starts the front end.
 #[derive(Debug)]
 pub struct Voucher {
-    witness: Witness,
-    speaker: Packets,
+    helper: Helper,
+    front_end: Packets,
     child: Child,
 }
 
 impl Voucher {
-    /// Listens at `path` and starts the front end. `speaker` is a command that calls [`speak`] as a user without
+    /// Listens at `path` and starts the front end. `front_end` is a command that calls [`speak`] as a user without
     /// privileges.
     ///
     /// # Errors
     /// [`Error`]: the reason why the agent cannot vouch.
-    pub fn open(path: &Path, mut speaker: Command) -> Result<Voucher, Error> {
+    pub fn open(path: &Path, mut front_end: Command) -> Result<Voucher, Error> {
         let listener = listen(path)?;
         let (own, its) = Packets::pair().map_err(Error::Kernel)?;
-        speaker
+        front_end
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .stdout(Stdio::from(OwnedFd::from(Fd::from(its))));
-        let witness = Witness::new().map_err(Error::Privilege)?;
-        let child = speaker.spawn().map_err(Error::Start)?;
-        witness.confine(&own).map_err(Error::Privilege)?;
-        Ok(Voucher { witness, speaker: own, child })
+        let helper = Helper::new().map_err(Error::Privilege)?;
+        let child = front_end.spawn().map_err(Error::Start)?;
+        helper.restrict(&own).map_err(Error::Privilege)?;
+        Ok(Voucher { helper, front_end: own, child })
     }
 
     /// Serves until the front end has ended.
     pub fn serve(mut self) -> Error {
-        let error = self.witness.serve(&self.speaker);
+        let error = self.helper.serve(&self.front_end);
         let _ = self.child.wait();
         if error == Errno::ECONNRESET { Error::Parted } else { Error::Kernel(error) }
     }
@@ -123,8 +123,8 @@ pub fn speak() -> Error {
     let _ = credentials::prctl(libc::PR_SET_DUMPABLE, 0);
     let _ = credentials::prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
     call::raise_descriptor_limit();
-    let (listener, witness) = (Listener::of(Fd::adopt(0)), Packets::of(Fd::adopt(1)));
-    match Speaker::new(listener, witness).and_then(|mut speaker| speaker.serve()) {
+    let (listener, helper) = (Listener::of(Fd::adopt(0)), Packets::of(Fd::adopt(1)));
+    match FrontEnd::new(listener, helper).and_then(|mut front_end| front_end.serve()) {
         Err(Errno::ECONNRESET) => Error::Parted,
         Err(error) => Error::Kernel(error),
         Ok(never) => match never {},
@@ -140,32 +140,32 @@ struct Program {
 }
 
 #[derive(Debug)]
-struct Speaker {
+struct FrontEnd {
     listener: Listener,
     arrivals: Arrivals,
-    witness: Packets,
+    helper: Packets,
     epoll: Fd,
     programs: HashMap<Client, Program>,
-    seeks: Seeks,
+    queries: Queries,
     next: Client,
 }
 
 /// Tokens of the epoll instance. Programs have tokens from [`FIRST`] on.
 const LISTENER: u64 = 0;
-const WITNESS: u64 = 1;
+const HELPER: u64 = 1;
 const FIRST: u64 = 2;
 
-impl Speaker {
-    fn new(listener: Listener, witness: Packets) -> sovia_sys::Result<Speaker> {
+impl FrontEnd {
+    fn new(listener: Listener, helper: Packets) -> sovia_sys::Result<FrontEnd> {
         let epoll = Fd::make(poll::epoll_create)?;
         let edges = libc::EPOLLIN | libc::EPOLLET;
         for (fd, events, token) in
-            [(listener.raw(), edges, LISTENER), (witness.raw(), libc::EPOLLIN, WITNESS)]
+            [(listener.raw(), edges, LISTENER), (helper.raw(), libc::EPOLLIN, HELPER)]
         {
             poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, events as u32, token)?;
         }
-        let (arrivals, programs, seeks) = Default::default();
-        Ok(Speaker { listener, arrivals, witness, epoll, programs, seeks, next: FIRST })
+        let (arrivals, programs, queries) = Default::default();
+        Ok(FrontEnd { listener, arrivals, helper, epoll, programs, queries, next: FIRST })
     }
 
     fn serve(&mut self) -> sovia_sys::Result<core::convert::Infallible> {
@@ -184,7 +184,7 @@ impl Speaker {
                 match event.u64 {
                     LISTENER => self.accept()?,
                     // The helper sends nothing unasked, so this is the end of its socket.
-                    WITNESS => return Err(Errno::ECONNRESET),
+                    HELPER => return Err(Errno::ECONNRESET),
                     client => self.hear(client)?,
                 }
             }
@@ -207,7 +207,7 @@ impl Speaker {
             return Ok(());
         }
         // The program may connect again.
-        let Some(place) = witness::place_of(&self.witness, &packets)? else { return Ok(()) };
+        let Some(place) = helper::place_of(&self.helper, &packets)? else { return Ok(()) };
         let client = self.next;
         self.next += 1;
         let (epoll, events) = (self.epoll.raw(), libc::EPOLLIN as u32);
@@ -232,7 +232,7 @@ impl Speaker {
 
     fn drop_program(&mut self, client: Client) {
         self.programs.remove(&client);
-        self.seeks.remove_all_of(client);
+        self.queries.remove_all_of(client);
     }
 
     fn hear(&mut self, client: Client) -> sovia_sys::Result<()> {
@@ -249,14 +249,14 @@ impl Speaker {
             };
             let id = message.map_or((client, 0), |message| (client, message.id));
             match message.map(|message| message.what) {
-                Some(What::Forget) => self.seeks.remove(id),
+                Some(What::Forget) => self.queries.remove(id),
                 Some(What::Query(link))
                     if let Some((link, is_connector)) = Link::with_role(&link) =>
                 {
                     let (user, place) = (program.user, program.place);
-                    let sought = Sought { link, is_connector, user, place };
-                    if self.seeks.add(id, sought) {
-                        self.look_for(id, sought)?;
+                    let query = Query { link, is_connector, user, place };
+                    if self.queries.add(id, query) {
+                        self.look_for(id, query)?;
                     }
                 }
                 _ => {
@@ -269,11 +269,11 @@ impl Speaker {
     }
 
     /// Checks if another program has the other end.
-    fn look_for(&mut self, id: seeks::Id, sought: Sought) -> sovia_sys::Result<()> {
-        for (other_id, other) in self.seeks.candidates(id) {
-            let program = |id: seeks::Id| self.programs.get(&id.0).map(|it| &it.packets);
+    fn look_for(&mut self, id: queries::Id, query: Query) -> sovia_sys::Result<()> {
+        for (other_id, other) in self.queries.candidates(id) {
+            let program = |id: queries::Id| self.programs.get(&id.0).map(|it| &it.packets);
             let (Some(one), Some(another)) = (program(id), program(other_id)) else { continue };
-            match witness::ask(&self.witness, (one, &sought), (another, &other))? {
+            match helper::ask(&self.helper, (one, &query), (another, &other))? {
                 None => return Ok(()),
                 Some(Verdict::One) => {
                     self.introduce(id, other_id);
@@ -281,21 +281,21 @@ impl Speaker {
                 }
                 Some(Verdict::Different) => {}
                 Some(Verdict::FirstHasNone) => {
-                    self.seeks.remove(id);
+                    self.queries.remove(id);
                     return Ok(());
                 }
-                Some(Verdict::SecondHasNone) => self.seeks.remove(other_id),
+                Some(Verdict::SecondHasNone) => self.queries.remove(other_id),
             }
         }
         Ok(())
     }
 
     /// Gives each of the two programs one end of a new socket pair.
-    fn introduce(&mut self, one: seeks::Id, other: seeks::Id) {
+    fn introduce(&mut self, one: queries::Id, other: queries::Id) {
         // Without descriptors for the pair, both queries stay open.
         let Ok([a, b]) = datagram::pair() else { return };
         for (id, end) in [(one, a), (other, b)] {
-            self.seeks.remove(id);
+            self.queries.remove(id);
             let message = AgentMessage { id: id.1, what: What::Found };
             let Some(program) = self.programs.get(&id.0) else { continue };
             let takes = program.packets.unread().is_ok_and(|unread| unread <= UNREAD);

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_release_is_damage() {
+    fn an_impossible_release_is_corrupt() {
         let mut writer = Writer::default();
         writer.place(1 << 20, || 0).unwrap().unwrap();
         assert!(writer.place(1, || 5 << 20).is_err());

@@ -89,7 +89,7 @@ pub struct Pair {
     pub(crate) other_user: Option<u32>,
     /// Set if the agent introduced the two processes. Then one process may be unable to query the kernel for the
     /// other process's sockets.
-    is_far: bool,
+    is_by_agent: bool,
     /// Set if the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
     is_nic: bool,
     /// Sockets by which a peer by rule notifies this process ([`notification_sockets`]).
@@ -122,7 +122,7 @@ pub struct Pair {
 pub(crate) struct OtherUser {
     pub(crate) uid: u32,
     /// Set if the agent introduced the two processes.
-    pub(crate) is_far: bool,
+    pub(crate) is_by_agent: bool,
 }
 
 /// Returns this process's identity. Draws a random nonce at the first call.
@@ -169,14 +169,14 @@ pub(crate) fn add(
     server: Option<SocketAddr>,
 ) -> Option<u32> {
     let new = Pair::new(segment, file, side, peer, server)?;
-    let Some(OtherUser { uid, is_far }) = other_user else { return insert(new) };
+    let Some(OtherUser { uid, is_by_agent }) = other_user else { return insert(new) };
     let mut of_user = 0;
     each(|_, pair| of_user += usize::from(pair.other_user == Some(uid)));
     if of_user >= OF_ONE_USER {
         return None;
     }
     let notification_sockets = Some(notification_sockets::NotificationSockets::new()?);
-    let index = insert(Pair { other_user: Some(uid), is_far, notification_sockets, ..new })?;
+    let index = insert(Pair { other_user: Some(uid), is_by_agent, notification_sockets, ..new })?;
     notification_sockets::watch_new(index);
     Some(index)
 }
@@ -219,7 +219,7 @@ impl Pair {
             maker: me(),
             server,
             other_user: None,
-            is_far: false,
+            is_by_agent: false,
             is_nic: false,
             notification_sockets: None,
             doorbells: OnceLock::new(),
@@ -235,8 +235,8 @@ impl Pair {
     }
 
     /// Returns true if the agent introduced the two processes.
-    pub(crate) fn is_far(&self) -> bool {
-        self.is_far
+    pub(crate) fn is_by_agent(&self) -> bool {
+        self.is_by_agent
     }
 
     /// Returns true if the peer is a NIC in software.

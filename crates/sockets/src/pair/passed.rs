@@ -28,8 +28,9 @@ impl Pair {
         let other_user = match (self.other_user, &self.notification_sockets) {
             (None, _) => None,
             (Some(uid), Some(notification_sockets)) => {
-                let (is_far, notification_sockets) = (self.is_far, notification_sockets.passed());
-                Some(inheritance::OtherUser { uid, is_far, notification_sockets })
+                let (is_by_agent, notification_sockets) =
+                    (self.is_by_agent, notification_sockets.passed());
+                Some(inheritance::OtherUser { uid, is_by_agent, notification_sockets })
             }
             (Some(_), None) => return None,
         };
@@ -67,10 +68,10 @@ pub(crate) fn take(passed: inheritance::Segment) -> bool {
     let maker = Process { pid: 0, nonce: 0 };
     let pair = match passed.other_user {
         None => Pair { maker, ..pair },
-        Some(inheritance::OtherUser { uid, is_far, notification_sockets }) => {
+        Some(inheritance::OtherUser { uid, is_by_agent, notification_sockets }) => {
             let notification_sockets =
                 Some(NotificationSockets::take(notification_sockets.map(Fd::inherit)));
-            Pair { maker, other_user: Some(uid), is_far, notification_sockets, ..pair }
+            Pair { maker, other_user: Some(uid), is_by_agent, notification_sockets, ..pair }
         }
     };
     let is_taken = pair.doorbells.set(doorbells).is_ok() && insert_at(passed.index, pair);

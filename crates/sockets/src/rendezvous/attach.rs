@@ -45,7 +45,7 @@ pub(super) fn find_request_of(
 ) -> Option<(Pinned, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
-        if !pair.is_far()
+        if !pair.is_by_agent()
             || pair.peer != process
             || pair.other_user != Some(other_user)
             || !pair.has_doorbells()

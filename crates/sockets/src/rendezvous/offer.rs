@@ -2,7 +2,7 @@
 
 use super::first::RendezvousStage;
 use super::junk;
-use super::proof::{Proof, Speaker, receive, speaker};
+use super::proof::{Proof, Sender, receive, sender};
 use super::trial::Trials;
 use crate::conn::Role;
 use crate::message::{Link, Message, MessageKind, Process};
@@ -49,11 +49,11 @@ pub(super) fn answer(
         junk(Junk::Stale);
         return Ok(Answer::Ignored);
     }
-    let Some(speaker) = speaker(link, Role::Connector, proof, message, received) else {
+    let Some(sender) = sender(link, Role::Connector, proof, message, received) else {
         return Ok(Answer::Ignored);
     };
     let request = |is_complete| {
-        let is_its = |pair: &Pair| pair.peer == message.from && speaker.may_have(pair);
+        let is_its = |pair: &Pair| pair.peer == message.from && sender.may_have(pair);
         let made = pair::request_of(is_its, is_complete, &link.encode())?;
         Some(RendezvousStage::Requested { pair: made.pair, vi: made.vi })
     };
@@ -62,7 +62,7 @@ pub(super) fn answer(
         return Ok(Answer::Requested(stage));
     }
     let begins = message.kind == MessageKind::Hello || !trials.has(message.from);
-    if begins && speaker.may_be_kin {
+    if begins && sender.may_be_kin {
         // If the sender has no address, no Ask can be sent, and the sender's trial cannot begin.
         let Some(to) = received.sender else { return Ok(Answer::Ignored) };
         let place = trials.place_for(message.from).map_err(Refusal::Final)?;
@@ -70,9 +70,9 @@ pub(super) fn answer(
         let _ = name.send_to(&to, &ask.encode(), &[]);
         return Ok(Answer::Asked);
     }
-    let (secret, other_user) = match examine(trials, message, speaker) {
+    let (secret, other_user) = match examine(trials, message, sender) {
         Ok(secret) => (secret, None),
-        Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.as_other_user())),
+        Err(_) if sender.is_trusted => (Secret::default(), Some(sender.as_other_user())),
         Err(refused) => {
             // An Ask without a challenge means that the connector has refused the acceptor.
             if let Some(to) = received.sender {
@@ -108,9 +108,9 @@ pub(super) enum Refusal {
 
 /// Checks that the sender could trace this process, and that this process could trace the sender. Returns the
 /// secret in the sender's challenge.
-fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secret, Refusal> {
+fn examine(trials: &Trials, message: &Message, sender: Sender) -> Result<Secret, Refusal> {
     let refused = Refusal::Doubt(Reason::NotTraceable);
-    if !speaker.may_be_kin {
+    if !sender.may_be_kin {
         return Err(refused);
     }
     if !trials.passed_by(message.from, &message.shown) {
@@ -132,16 +132,16 @@ pub(super) fn show(
     message: &Message,
     received: &Received,
 ) -> Result<bool, Refusal> {
-    let speaker = speaker(link, Role::Acceptor, Proof::Kernel, message, received);
-    let Some(speaker) = speaker else { return Ok(false) };
+    let sender = sender(link, Role::Acceptor, Proof::Kernel, message, received);
+    let Some(sender) = sender else { return Ok(false) };
     let challenge = || trace::read_challenge(message.from.pid, message.place);
-    let Some(shown) = speaker.may_be_kin.then(challenge).flatten() else {
+    let Some(shown) = sender.may_be_kin.then(challenge).flatten() else {
         // An Ask with a negative place has no challenge: the connector has refused this process, and such an Ask
         // gets no answer.
         if let (0.., Some(to)) = (message.place, received.sender) {
             let show = Message::new(MessageKind::Show, pair::me(), *link);
             let _ = inbox.send_to(&to, &show.encode(), &[]);
-            if speaker.is_trusted {
+            if sender.is_trusted {
                 return Ok(false);
             }
         }
@@ -225,19 +225,19 @@ pub(super) fn take_offer(
         junk(kind);
         Ok(())
     };
-    let speaker = speaker(link, Role::Acceptor, proof, message, &received);
-    let Some(speaker) = speaker else { return Ok(()) };
-    let is_kin = speaker.may_be_kin && trials.passed_by(message.from, &message.shown);
-    if !is_kin && !speaker.is_trusted {
+    let sender = sender(link, Role::Acceptor, proof, message, &received);
+    let Some(sender) = sender else { return Ok(()) };
+    let is_kin = sender.may_be_kin && trials.passed_by(message.from, &message.shown);
+    if !is_kin && !sender.is_trusted {
         junk(Junk::Unproven);
-        if speaker.may_be_kin && !trials.has(message.from) {
+        if sender.may_be_kin && !trials.has(message.from) {
             // The connector's trial has ended together with another connection's rendezvous. The connector sends
             // Ask again.
             return Ok(());
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
     }
-    let other_user = (!is_kin).then(|| speaker.as_other_user());
+    let other_user = (!is_kin).then(|| sender.as_other_user());
     if received.fds.len() != 1 + OWN {
         return dropped(Junk::Descriptor);
     }
@@ -253,7 +253,7 @@ pub(super) fn take_offer(
         return Err(Refusal::Final(Reason::NoDescriptors));
     }
     let Ok(id) = call::file_id(received.fds[0].raw()) else { return dropped(Junk::Seal) };
-    let is_its = |pair: &Pair| pair.peer == message.from && speaker.may_have(pair);
+    let is_its = |pair: &Pair| pair.peer == message.from && sender.may_have(pair);
     let pair = match pair::offered(is_its, id) {
         // This process has the segment already. The answer to an earlier offer was lost, or the earlier offer was
         // for another connection.

@@ -44,7 +44,7 @@ pub(super) enum Proof {
 
 /// The sender of a message, as far as the kernel identifies the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Speaker {
+pub(super) struct Sender {
     /// The sender's user id.
     pub(super) uid: u32,
     /// Set if the sender has this process's user, and the process id that the message names. Then the sender and
@@ -53,33 +53,35 @@ pub(super) struct Speaker {
     /// Set if the rules trust the sender's user: the two processes may share memory as peers by rule.
     pub(super) is_trusted: bool,
     /// Set if the agent proved that the sender holds the other end.
-    is_far: bool,
+    is_by_agent: bool,
 }
 
-impl Speaker {
+impl Sender {
     /// Returns true if the sender may be the peer of this pair.
     pub(super) fn may_have(&self, pair: &Pair) -> bool {
         match pair.other_user {
             None => self.may_be_kin,
-            Some(uid) => self.is_trusted && uid == self.uid && pair.is_far() == self.is_far,
+            Some(uid) => {
+                self.is_trusted && uid == self.uid && pair.is_by_agent() == self.is_by_agent
+            }
         }
     }
 
     /// Returns the sender's identity as a peer by rule.
     pub(super) fn as_other_user(&self) -> OtherUser {
-        OtherUser { uid: self.uid, is_far: self.is_far }
+        OtherUser { uid: self.uid, is_by_agent: self.is_by_agent }
     }
 }
 
 /// Identifies the sender of a message. Returns `None` if the sender's user does not hold the other end of `link`,
 /// or if the two processes may not share memory.
-pub(super) fn speaker(
+pub(super) fn sender(
     link: &Link,
     role: Role,
     proof: Proof,
     message: &Message,
     received: &Received,
-) -> Option<Speaker> {
+) -> Option<Sender> {
     if !message.link.same_connection(link) {
         junk(Junk::Stale);
         return None;
@@ -88,24 +90,24 @@ pub(super) fn speaker(
         junk(Junk::User);
         return None;
     };
-    let is_far = proof == Proof::Agent;
-    let may_be_kin = !is_far && uid == call::geteuid() && pid == message.from.pid;
+    let is_by_agent = proof == Proof::Agent;
+    let may_be_kin = !is_by_agent && uid == call::geteuid() && pid == message.from.pid;
     // If this user namespace has no number for the sender's user, the kernel reports an id that several users
     // share. A rule for a user's number must not match this shared id.
     let is_trusted = match trace::is_ambiguous(uid) {
-        true => is_far && trusts(link, role, None),
+        true => is_by_agent && trusts(link, role, None),
         false => trusts(link, role, Some(uid)),
     };
-    let speaker = Speaker { uid, may_be_kin, is_trusted, is_far };
-    if !speaker.may_be_kin && !speaker.is_trusted {
+    let sender = Sender { uid, may_be_kin, is_trusted, is_by_agent };
+    if !sender.may_be_kin && !sender.is_trusted {
         junk(Junk::User);
         return None;
     }
-    if !is_far && !owns_other_end(link, role, message.link.cookie, uid) {
+    if !is_by_agent && !owns_other_end(link, role, message.link.cookie, uid) {
         junk(Junk::Stale);
         return None;
     }
-    Some(speaker)
+    Some(sender)
 }
 
 /// Returns the user of a process that the agent introduced, if the rules do not trust that user.
@@ -117,7 +119,7 @@ pub(super) fn refused_user(link: &Link, role: Role, received: &Received) -> Opti
 
 /// Returns true if `link` may use a VI of this pair, provided that the pair's user holds the other end.
 pub(super) fn may_be_on(pair: &Pair, link: &Link, role: Role) -> bool {
-    !pair.is_far() && pair.other_user.is_none_or(|uid| trusts(link, role, Some(uid)))
+    !pair.is_by_agent() && pair.other_user.is_none_or(|uid| trusts(link, role, Some(uid)))
 }
 
 /// Returns true if the rules trust user `uid` at the other end of `link`.
@@ -153,7 +155,7 @@ pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
 
 /// Returns true if a process holds the other end of a connection, or if the kernel cannot report the holder.
 pub(crate) fn peer_is_held(conn: &Conn, fd: i32) -> bool {
-    if pair::get(conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.is_far()) {
+    if pair::get(conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.is_by_agent()) {
         // The kernel does not report sockets of another network namespace, and may report no socket to a process in
         // a sandbox.
         return true;

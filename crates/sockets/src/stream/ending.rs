@@ -244,10 +244,10 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
         // The program's next call must find the end or error that this call reports.
         has_gone_by_now(guard, fd);
     }
-    let may_be_far = events & ENDS != 0 && !conn.has(flag::RESET | flag::SHUT_RD);
+    let has_end = events & ENDS != 0 && !conn.has(flag::RESET | flag::SHUT_RD);
     // On TCP, the FIN of the peer arrives only if the unread bytes before the FIN fit into the receive buffer. So this
     // function withholds the end while more bytes than that are unread on the VI.
-    if may_be_far && !is_reset(conn, fd) && is_far(guard, fd) {
+    if has_end && !is_reset(conn, fd) && must_withhold_end(guard, fd) {
         events &= !ENDS;
         conn.set(flag::WITHHELD);
     }
@@ -280,15 +280,15 @@ pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     if !is_announced(guard) {
         return false;
     }
-    let far = is_far(guard, fd);
-    if far {
+    let withholds = must_withhold_end(guard, fd);
+    if withholds {
         guard.conn.set(flag::WITHHELD);
     }
-    !far
+    !withholds
 }
 
 /// Returns true if more bytes are unread than the kernel socket's receive buffer could hold.
-fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
+fn must_withhold_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     let buffer = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
     // The kernel uses half of the buffer for its own structures.
     peek::unread(guard, fd).is_ok_and(|n| n > buffer.max(0) as usize / 2)
@@ -298,7 +298,7 @@ fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
 /// receive buffer.
 #[cold]
 pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
-    if !is_far(guard, fd) {
+    if !must_withhold_end(guard, fd) {
         guard.conn.clear(flag::WITHHELD);
         listeners::notify_all(guard);
     }

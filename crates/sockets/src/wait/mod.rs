@@ -271,9 +271,9 @@ fn once<T>(
 fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
     // If every handler must end the call, sleep with a time limit. A signal handler always interrupts such a sleep,
     // even a handler unknown to Sovia. A sleep without a time limit continues after a handler with SA_RESTART.
-    const FAR_NS: u64 = 3_600_000_000_000;
+    const LONG_NS: u64 = 3_600_000_000_000;
     let left = match of.deadline {
-        None => of.ends_at_handler.then_some(FAR_NS),
+        None => of.ends_at_handler.then_some(LONG_NS),
         Some(deadline) => match deadline.checked_sub(clock::now_ns()) {
             None | Some(0) => return Err(libc::EAGAIN),
             left => left,

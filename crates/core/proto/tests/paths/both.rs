@@ -4,7 +4,7 @@
 //! leaves its own direction and revokes the other. It takes the steps of both as they become possible. When the
 //! other direction is back on TCP, it settles its debt.
 
-use crate::paths::carrier::{self, Far};
+use crate::paths::carrier::{self, OtherHost};
 use crate::paths::precautions::Precautions;
 use crate::paths::world::{Call, FallbackAt, Limits, Mode, ReaderAt, SenderAt, World};
 use crate::paths::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
@@ -133,8 +133,8 @@ impl Model for Connection {
     type Action = Act;
 
     fn init_states(&self) -> Vec<Stream> {
-        let far = self.between_hosts.then(Far::new);
-        vec![Stream { directions: [World { far, ..World::new() }; 2], leaving: [false; 2] }]
+        let other_host = self.between_hosts.then(OtherHost::new);
+        vec![Stream { directions: [World { other_host, ..World::new() }; 2], leaving: [false; 2] }]
     }
 
     fn actions(&self, stream: &Stream, actions: &mut Vec<Act>) {
@@ -162,7 +162,7 @@ impl Model for Connection {
                 receiver::step(&mut stream.directions[1 - end], receiver::Act::Die, g);
             }
         }
-        for w in stream.directions.iter_mut().filter(|w| w.far.is_some()) {
+        for w in stream.directions.iter_mut().filter(|w| w.other_host.is_some()) {
             carrier::send_all(w, g);
         }
         // If both ends have the same limits, each state has a mirror image. Only one of the two is visited.

@@ -98,7 +98,7 @@ impl<T: Packed, const N: usize> Channel<T, N> {
 
 /// The receiver's segment, and the state between it and the sender's segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Far {
+pub(crate) struct OtherHost {
     /// The words as the receiver sees them.
     pub(crate) words: Shared,
     /// The receiver has claimed the switch.
@@ -141,9 +141,9 @@ struct ReceiverNic {
     returned: bool,
 }
 
-impl Far {
-    pub(crate) fn new() -> Far {
-        Far {
+impl OtherHost {
+    pub(crate) fn new() -> OtherHost {
+        OtherHost {
             words: Shared::default(),
             claimed: false,
             confirmed: false,
@@ -194,8 +194,8 @@ pub(crate) enum Act {
 
 /// Adds the possible next steps of the NICs. All of them happen by themselves.
 pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
-    let Some(far) = &w.far else { return };
-    let (s, sent) = (&w.shared, &far.sender);
+    let Some(other_host) = &w.other_host else { return };
+    let (s, sent) = (&w.shared, &other_host.sender);
     // After the NIC has sent its last event, it has no further part in the direction.
     if !sent.gone {
         let at = matches!(Switch::from_word(s.switch), Switch::At(_));
@@ -222,16 +222,16 @@ pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
         can(Act::Store, sent.stores && !sent.confirms);
         let all = switch && items && verdict && taken_back && drained && !sent.confirms;
         can(Act::Gone, over && (all || !g.gone_is_last));
-        can(Act::Receive, !far.back.is_empty());
+        can(Act::Receive, !other_host.back.is_empty());
     }
-    let (words, sent) = (&far.words, &far.receiver);
+    let (words, sent) = (&other_host.words, &other_host.receiver);
     let returns = words.returned != 0 && !sent.returned;
-    let consumed = sent.consumed == far.consumed || !g.consumed_before_returned;
+    let consumed = sent.consumed == other_host.consumed || !g.consumed_before_returned;
     if w.r.mode != Mode::Gone {
         if words.grant != sent.grant {
             add(Act::Grant);
         }
-        if far.claimed && !sent.claimed {
+        if other_host.claimed && !sent.claimed {
             add(Act::Claimed);
         }
         if returns && !consumed {
@@ -241,7 +241,7 @@ pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
             add(Act::Returned);
         }
     }
-    if !far.forth.is_empty() {
+    if !other_host.forth.is_empty() {
         add(Act::Publish);
     }
 }
@@ -271,9 +271,9 @@ pub(crate) fn send_all(w: &mut World, g: &Precautions) {
 
 /// Carries out the step.
 pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
-    let Some(far) = &mut w.far else { unreachable!("one segment") };
+    let Some(other_host) = &mut w.other_host else { unreachable!("one segment") };
     let s = &mut w.shared;
-    let sent = &mut far.sender;
+    let sent = &mut other_host.sender;
     let word = match act {
         Act::Claim => {
             s.switch |= ENTERED;
@@ -284,7 +284,7 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
             FromSender::of_switch(s.switch, s.from).expect("a switch")
         }
         Act::Item => {
-            far.forth.push(Forth::Item(s.vi.get(sent.items)));
+            other_host.forth.push(Forth::Item(s.vi.get(sent.items)));
             sent.items += 1;
             return;
         }
@@ -313,21 +313,21 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
             sent.gone = true;
             FromSender::Gone
         }
-        Act::Receive => return receive(s, far, g),
-        Act::Publish => return publish(far),
+        Act::Receive => return receive(s, other_host, g),
+        Act::Publish => return publish(other_host),
         Act::Grant | Act::Claimed | Act::Consumed | Act::Returned => {
-            return send_to_sender(far, act);
+            return send_to_sender(other_host, act);
         }
     };
-    far.forth.push(Forth::Word(word));
+    other_host.forth.push(Forth::Word(word));
 }
 
 /// Sends an event from the receiver's segment.
-fn send_to_sender(far: &mut Far, act: Act) {
-    let sent = &mut far.receiver;
-    far.back.push(match act {
+fn send_to_sender(other_host: &mut OtherHost, act: Act) {
+    let sent = &mut other_host.receiver;
+    other_host.back.push(match act {
         Act::Grant => {
-            sent.grant = far.words.grant;
+            sent.grant = other_host.words.grant;
             Back::Word(match Grant::from_word(sent.grant) {
                 Grant::Revoked => FromReceiver::Revoked,
                 Grant::Entered => FromReceiver::Entered,
@@ -339,12 +339,12 @@ fn send_to_sender(far: &mut Far, act: Act) {
             Back::Word(FromReceiver::Claimed)
         }
         Act::Consumed => {
-            sent.consumed = far.consumed;
+            sent.consumed = other_host.consumed;
             Back::Consumed(sent.consumed)
         }
         _ => {
             sent.returned = true;
-            match Returned::from_word(far.words.returned) {
+            match Returned::from_word(other_host.words.returned) {
                 Returned::Bytes(n) => Back::Word(FromReceiver::Returned(n)),
                 _ => unreachable!("a receiver does not refuse"),
             }
@@ -353,9 +353,9 @@ fn send_to_sender(far: &mut Far, act: Act) {
 }
 
 /// Applies the next message from the receiver at the sender's segment.
-fn receive(s: &mut Shared, far: &mut Far, g: &Precautions) {
-    let sent = &mut far.sender;
-    match far.back.pop().expect("a message") {
+fn receive(s: &mut Shared, other_host: &mut OtherHost, g: &Precautions) {
+    let sent = &mut other_host.sender;
+    match other_host.back.pop().expect("a message") {
         Back::Consumed(n) => {
             for _ in sent.consumed..n {
                 s.vi.pop();
@@ -387,22 +387,22 @@ fn receive(s: &mut Shared, far: &mut Far, g: &Precautions) {
 }
 
 /// Publishes the next message from the sender in the receiver's segment.
-fn publish(far: &mut Far) {
-    let word = match far.forth.pop().expect("a message") {
-        Forth::Item(item) => return far.words.vi.push(item),
+fn publish(other_host: &mut OtherHost) {
+    let word = match other_host.forth.pop().expect("a message") {
+        Forth::Item(item) => return other_host.words.vi.push(item),
         Forth::Word(word) => word,
     };
     if let Some((switch, from)) = word.switch() {
-        (far.words.switch, far.words.from) = (switch, from);
+        (other_host.words.switch, other_host.words.from) = (switch, from);
     }
     if let Some(verdict) = word.verdict() {
-        far.verdict = verdict;
+        other_host.verdict = verdict;
     }
     match word {
-        FromSender::TakenBack => far.words.taken_back = true,
-        FromSender::Drained => far.words.drained = true,
-        FromSender::Confirmed => far.confirmed = true,
-        FromSender::Gone => far.gone = true,
+        FromSender::TakenBack => other_host.words.taken_back = true,
+        FromSender::Drained => other_host.words.drained = true,
+        FromSender::Confirmed => other_host.confirmed = true,
+        FromSender::Gone => other_host.gone = true,
         _ => {}
     }
 }

@@ -1,6 +1,6 @@
 //! One direction of a stream as a model: the possible events, and the properties that must hold.
 
-use crate::paths::carrier::{self, Far, Nics};
+use crate::paths::carrier::{self, Nics, OtherHost};
 use crate::paths::precautions::Precautions;
 use crate::paths::world::{FallbackAt, Limits, Mode, SenderAt, World};
 use crate::paths::{ALL, END, ORDER, is_finished, receiver, sender};
@@ -49,7 +49,7 @@ impl Model for Direction {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World { far: self.between_hosts.map(|_| Far::new()), ..World::new() }]
+        vec![World { other_host: self.between_hosts.map(|_| OtherHost::new()), ..World::new() }]
     }
 
     fn actions(&self, w: &World, actions: &mut Vec<Act>) {
@@ -114,12 +114,12 @@ fn crossings() -> Vec<Property<Direction>> {
             unknown && w.r.fallback == FallbackAt::AwaitSwitch
         }),
         Property::sometimes("a claim and a cancellation", |_, w: &World| {
-            let claimed = w.far.is_some_and(|far| far.claimed);
+            let claimed = w.other_host.is_some_and(|other_host| other_host.claimed);
             claimed && w.shared.switch == CANCELLED && w.seen().switch == CANCELLED && w.r.end
         }),
         Property::sometimes("a return and a refusal", |_, w: &World| {
             let returned = Returned::from_word(w.seen().returned);
-            let refused = w.far.is_some_and(|far| far.verdict == REFUSED);
+            let refused = w.other_host.is_some_and(|other_host| other_host.verdict == REFUSED);
             refused && matches!(returned, Returned::Bytes(1..)) && w.r.end
         }),
         Property::sometimes("a switch and the end of TCP", |_, w: &World| {

@@ -114,7 +114,7 @@ pub(crate) fn step(w: &mut World, g: &Precautions) {
             w.seen_mut().grant = Grant::Revoked as u64;
             FallbackAt::RevokeLook
         }
-        FallbackAt::RevokeLook if w.far.is_some() => match revoked(w, g) {
+        FallbackAt::RevokeLook if w.other_host.is_some() => match revoked(w, g) {
             Revoked::Nothing => return nothing_to_revoke(w, g),
             Revoked::Claim => FallbackAt::Claim,
             Revoked::Await => FallbackAt::AwaitSwitch,
@@ -190,17 +190,19 @@ fn answer(w: &mut World, seen: Seen, n: u8, g: &Precautions) {
     if found == 0 {
         w.seen_mut().returned = path::answer(seen, n.into());
     }
-    let rest = match &w.far {
-        Some(far) => match reflected::rest(seen, n.into(), found, far.verdict, far.gone) {
-            reflected::Rest::Pending if g.await_verdict => {
-                w.r.proposed = true;
-                w.r.fallback = FallbackAt::AwaitVerdict;
-                return;
+    let rest = match &w.other_host {
+        Some(other_host) => {
+            match reflected::rest(seen, n.into(), found, other_host.verdict, other_host.gone) {
+                reflected::Rest::Pending if g.await_verdict => {
+                    w.r.proposed = true;
+                    w.r.fallback = FallbackAt::AwaitVerdict;
+                    return;
+                }
+                reflected::Rest::Plain => Rest::Plain,
+                reflected::Rest::Kept => Rest::Kept,
+                reflected::Rest::Returned | reflected::Rest::Pending => Rest::Returned,
             }
-            reflected::Rest::Plain => Rest::Plain,
-            reflected::Rest::Kept => Rest::Kept,
-            reflected::Rest::Returned | reflected::Rest::Pending => Rest::Returned,
-        },
+        }
         None => path::rest(seen, n.into(), found),
     };
     w.r.proposed = false;
@@ -231,16 +233,22 @@ fn settle(w: &mut World, g: &Precautions) {
 
 /// Claims the switch.
 pub(crate) fn claim(w: &mut World) {
-    if let Some(far) = &mut w.far {
-        far.claimed = true;
+    if let Some(other_host) = &mut w.other_host {
+        other_host.claimed = true;
     }
 }
 
 /// Returns the result of a revoke between hosts.
 fn revoked(w: &World, g: &Precautions) -> Revoked {
-    let Some(far) = &w.far else { return Revoked::Nothing };
-    let confirmed = far.confirmed || !g.await_confirmation;
-    reflected::revoke(w.r.rx, far.words.switch, far.claimed, confirmed, far.gone)
+    let Some(other_host) = &w.other_host else { return Revoked::Nothing };
+    let confirmed = other_host.confirmed || !g.await_confirmation;
+    reflected::revoke(
+        w.r.rx,
+        other_host.words.switch,
+        other_host.claimed,
+        confirmed,
+        other_host.gone,
+    )
 }
 
 /// Returns the state of bytes that the receiver has proposed to return.

@@ -54,7 +54,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
                 if w.tcp.len() > 1 {
                     add(Act::One, false);
                 }
-                if w.far.is_some() && (!w.tcp.is_empty() || w.tcp_end) {
+                if w.other_host.is_some() && (!w.tcp.is_empty() || w.tcp_end) {
                     add(Act::Late, false);
                 }
             }
@@ -162,7 +162,7 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
             w.seen_mut().grant = Grant::Granted as u64;
             ReaderAt::Look
         }
-        ReaderAt::Look if w.far.is_some() => look(w, g),
+        ReaderAt::Look if w.other_host.is_some() => look(w, g),
         ReaderAt::Look => match source(w) {
             Source::Tcp => ReaderAt::Recv(ALL),
             Source::TcpUpTo(n) => ReaderAt::Recv(n as u8),
@@ -220,8 +220,10 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
             }
         },
         // Between hosts, only an end that has come on the VI counts.
-        ReaderAt::Anchor if w.far.is_some() && w.gone(g) => ReaderAt::Rescan,
-        ReaderAt::Anchor if w.far.is_none() && w.tcp.is_empty() && w.tcp_end => ReaderAt::Rescan,
+        ReaderAt::Anchor if w.other_host.is_some() && w.gone(g) => ReaderAt::Rescan,
+        ReaderAt::Anchor if w.other_host.is_none() && w.tcp.is_empty() && w.tcp_end => {
+            ReaderAt::Rescan
+        }
         ReaderAt::Anchor => ReaderAt::Idle,
         ReaderAt::Rescan if !w.unread().is_empty() => ReaderAt::Vi,
         ReaderAt::Rescan => {
@@ -234,11 +236,16 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
 
 /// Returns the next step of a read between hosts.
 fn look(w: &mut World, g: &Precautions) -> ReaderAt {
-    let Some(far) = &w.far else { return ReaderAt::Idle };
+    let Some(other_host) = &w.other_host else { return ReaderAt::Idle };
     if w.r.rx != Rx::Granted {
         return ReaderAt::Recv(ALL);
     }
-    match reflected::next(far.words.switch, w.r.rx_tcp.into(), far.claimed, far.gone) {
+    match reflected::next(
+        other_host.words.switch,
+        w.r.rx_tcp.into(),
+        other_host.claimed,
+        other_host.gone,
+    ) {
         Next::Tcp => ReaderAt::Recv(ALL),
         Next::TcpUpTo(n) => ReaderAt::Recv(n as u8),
         Next::Claim => ReaderAt::Claim,

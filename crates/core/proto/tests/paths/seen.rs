@@ -7,27 +7,27 @@ use sovia_proto::path::reflected::Words;
 impl World {
     /// Returns the words that the receiver sees.
     pub(crate) fn seen(&self) -> &Shared {
-        self.far.as_ref().map_or(&self.shared, |far| &far.words)
+        self.other_host.as_ref().map_or(&self.shared, |other_host| &other_host.words)
     }
 
     /// Returns the words that the receiver writes.
     pub(crate) fn seen_mut(&mut self) -> &mut Shared {
-        self.far.as_mut().map_or(&mut self.shared, |far| &mut far.words)
+        self.other_host.as_mut().map_or(&mut self.shared, |other_host| &mut other_host.words)
     }
 
     /// Takes the next item off the VI.
     pub(crate) fn take_item(&mut self) -> Option<u8> {
         let item = self.seen_mut().vi.pop();
-        if let (Some(far), Some(_)) = (&mut self.far, item) {
-            far.consumed += 1;
+        if let (Some(other_host), Some(_)) = (&mut self.other_host, item) {
+            other_host.consumed += 1;
         }
         item
     }
 
     /// Returns true if everything is here that the sender had published before its end.
     pub(crate) fn gone(&self, g: &Precautions) -> bool {
-        match &self.far {
-            Some(far) if g.await_gone => far.gone,
+        match &self.other_host {
+            Some(other_host) if g.await_gone => other_host.gone,
             _ => self.tcp_end,
         }
     }
@@ -39,7 +39,10 @@ impl World {
             switch: seen.switch,
             from: seen.from,
             taken_back: seen.taken_back,
-            verdict: self.far.as_ref().map_or(seen.returned, |far| far.verdict),
+            verdict: self
+                .other_host
+                .as_ref()
+                .map_or(seen.returned, |other_host| other_host.verdict),
             drained: seen.drained,
             gone: self.gone(g),
         }

@@ -207,7 +207,9 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Check => {
             w.s.at = match path::before_send(w.s.tx, grant, w.s.owes) {
-                Before::Answer if w.far.is_some() && g.cancel_unclaimed => SenderAt::AnswerLook,
+                Before::Answer if w.other_host.is_some() && g.cancel_unclaimed => {
+                    SenderAt::AnswerLook
+                }
                 Before::Answer => SenderAt::Answer,
                 // A reader that has just entered has overwritten the revoke. The receiver will repeat the revoke.
                 _ if w.s.call == Call::Serve => SenderAt::Idle,

@@ -2,7 +2,7 @@
 //!
 //! A byte of the stream has its own number as its value. So the reader can check each byte at once.
 
-use crate::paths::carrier::Far;
+use crate::paths::carrier::OtherHost;
 use sovia_proto::path::{Grant, Rx, Seen, Tx};
 
 /// A short queue of small numbers, packed so that states are cheap to copy and to hash.
@@ -291,7 +291,7 @@ pub(crate) struct World {
     pub(crate) tcp_end: bool,
     pub(crate) shared: Shared,
     /// Between hosts: the receiver's segment, and the messages on their way.
-    pub(crate) far: Option<Far>,
+    pub(crate) other_host: Option<OtherHost>,
     pub(crate) s: Sender,
     pub(crate) r: Receiver,
     /// Set if the program has read a byte that was not the next byte of the stream.
@@ -304,7 +304,7 @@ impl World {
             tcp: Seq::default(),
             tcp_end: false,
             shared: Shared::default(),
-            far: None,
+            other_host: None,
             s: Sender {
                 mode: Mode::Library,
                 tx: Tx::Tcp,

@@ -28,7 +28,7 @@ impl Rendezvous {
         }
         let sent = match w.names[conn].holder {
             Holder::None => false,
-            Holder::Stranger => true,
+            Holder::OtherUser => true,
             Holder::Rendezvous | Holder::Greeting(_) => {
                 w.names[conn].queue.push(hello(me, conn), self.limits.room)
             }

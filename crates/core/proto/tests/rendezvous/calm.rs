@@ -13,7 +13,7 @@ impl Rendezvous {
     pub(crate) fn settles(&self, w: &World) -> bool {
         let mut w = *w;
         for name in &mut w.names {
-            if name.holder == Holder::Stranger {
+            if name.holder == Holder::OtherUser {
                 *name = Name::FREE;
             }
         }

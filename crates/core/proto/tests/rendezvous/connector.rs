@@ -67,7 +67,7 @@ impl Rendezvous {
         if w.pair(me, s).doorbells {
             w.names[conn] = Name::FREE;
         } else {
-            w.at[me] = At::Offer { conn, segment: s, to: message.speaker };
+            w.at[me] = At::Offer { conn, segment: s, to: message.sender };
         }
     }
 
@@ -77,7 +77,7 @@ impl Rendezvous {
         let offer = Message {
             kind: MessageKind::Offer,
             from: me,
-            speaker: me,
+            sender: me,
             conn,
             cookie: true,
             segment: s,
@@ -181,12 +181,5 @@ impl Rendezvous {
 
 /// Returns the Hello of an acceptor.
 pub(crate) fn hello(me: usize, conn: usize) -> Message {
-    Message {
-        kind: MessageKind::Hello,
-        from: me,
-        speaker: me,
-        conn,
-        cookie: true,
-        segment: FOREIGN,
-    }
+    Message { kind: MessageKind::Hello, from: me, sender: me, conn, cookie: true, segment: FOREIGN }
 }

@@ -3,7 +3,7 @@
 use crate::rendezvous::rules::{Answers, Limits, Precautions, Scene};
 use crate::rendezvous::world::{
     ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, MessageKind, NAMESAKE,
-    Name, PROCESSES, Pair, Phase, SEGMENTS, STRANGER, VIS, World,
+    Name, OTHER_USER, PROCESSES, Pair, Phase, SEGMENTS, VIS, World,
 };
 
 /// A variant of the model.
@@ -25,8 +25,8 @@ impl Rendezvous {
     }
 
     fn user_and_process(&self, message: &Message) -> bool {
-        (message.speaker != STRANGER || !self.rules.check_user)
-            && (message.from == message.speaker || !self.rules.check_process)
+        (message.sender != OTHER_USER || !self.rules.check_user)
+            && (message.from == message.sender || !self.rules.check_process)
     }
 
     /// Returns true if the message comes from the process that has the end of `role`.
@@ -88,7 +88,7 @@ impl Rendezvous {
             && !pair.doorbells
         {
             *pair = Pair { doorbells: true, file: false, ..*pair };
-            if message.speaker != peer {
+            if message.sender != peer {
                 w.breach = Some(Breach::TakenIn);
             }
         }
@@ -106,9 +106,9 @@ impl Rendezvous {
             return;
         }
         let answer =
-            Message { kind: MessageKind::Accept, from: me, speaker: me, cookie: true, ..message };
+            Message { kind: MessageKind::Accept, from: me, sender: me, cookie: true, ..message };
         let sent = if self.rules.answers == Answers::Inbox {
-            self.hand_out(w, message.speaker, CONNECTOR, answer)
+            self.hand_out(w, message.sender, CONNECTOR, answer)
         } else {
             matches!(w.names[conn].holder, Holder::Greeting(_))
                 && w.names[conn].queue.push(answer, self.limits.room)
@@ -116,7 +116,7 @@ impl Rendezvous {
         if known || self.rules.answer_first && !sent {
             return;
         }
-        if message.speaker != self.process(conn, CONNECTOR) {
+        if message.sender != self.process(conn, CONNECTOR) {
             w.breach = Some(Breach::TakenIn);
             return;
         }
@@ -201,7 +201,7 @@ impl Rendezvous {
             }
             let its = match w.names[conn].holder {
                 Holder::Rendezvous | Holder::Greeting(_) => self.process(conn, CONNECTOR) == me,
-                Holder::None | Holder::Stranger => false,
+                Holder::None | Holder::OtherUser => false,
             };
             if its {
                 w.names[conn] = Name::FREE;
@@ -214,10 +214,10 @@ impl Rendezvous {
 /// user, the claimed process, or the cookie.
 pub(crate) fn lies(conn: usize, claimed: usize, mut each: impl FnMut(Message)) {
     let wrong =
-        [(STRANGER, STRANGER, true), (NAMESAKE, claimed, true), (NAMESAKE, NAMESAKE, false)];
+        [(OTHER_USER, OTHER_USER, true), (NAMESAKE, claimed, true), (NAMESAKE, NAMESAKE, false)];
     for kind in [MessageKind::Hello, MessageKind::Offer, MessageKind::Accept] {
-        for (speaker, from, cookie) in wrong {
-            each(Message { kind, from, speaker, conn, cookie, segment: FOREIGN });
+        for (sender, from, cookie) in wrong {
+            each(Message { kind, from, sender, conn, cookie, segment: FOREIGN });
         }
     }
 }

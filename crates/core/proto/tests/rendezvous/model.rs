@@ -82,7 +82,7 @@ impl Rendezvous {
             }
             Act::Squat(conn) => {
                 w.attacks -= 1;
-                w.names[conn].holder = Holder::Stranger;
+                w.names[conn].holder = Holder::OtherUser;
             }
             Act::Leave(conn) => w.names[conn] = Name::FREE,
             Act::ToName(conn, message) => {
@@ -100,7 +100,7 @@ impl Rendezvous {
     /// Adds the attackers' events. Attackers are interested only in the first connection.
     fn attacks(&self, w: &World, actions: &mut Vec<Act>) {
         let holder = w.names[0].holder;
-        if holder == Holder::Stranger {
+        if holder == Holder::OtherUser {
             actions.push(Act::Leave(0));
         }
         if w.attacks == 0 {

@@ -7,7 +7,7 @@ pub(crate) const A: usize = 1;
 pub(crate) const A2: usize = 2;
 pub(crate) const PROCESSES: usize = 3;
 /// Another user's process. It may know everything, but the kernel reports its user.
-pub(crate) const STRANGER: usize = 3;
+pub(crate) const OTHER_USER: usize = 3;
 /// Another process of the same user, without an end of the connection.
 pub(crate) const NAMESAKE: usize = 4;
 
@@ -49,12 +49,12 @@ pub(crate) enum MessageKind {
     Accept,
 }
 
-/// A datagram. The kernel reports `speaker`; the sender writes all other fields.
+/// A datagram. The kernel reports `sender`. The sender writes all other fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Message {
     pub(crate) kind: MessageKind,
     pub(crate) from: usize,
-    pub(crate) speaker: usize,
+    pub(crate) sender: usize,
     pub(crate) conn: usize,
     /// Set if the cookie is the cookie of the other end's socket.
     pub(crate) cookie: bool,
@@ -91,7 +91,7 @@ impl Queue {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Holder {
     None,
-    Stranger,
+    OtherUser,
     Rendezvous,
     /// The connector has sent an offer of this segment from the name, and receives the answer here. Used only if
     /// answers do not go to the inbox.

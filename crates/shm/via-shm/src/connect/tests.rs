@@ -9,8 +9,8 @@ use via::{Connection, Nic, Vi};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
 
-/// Waits at an address while `strangers` runs, and then serves a correct requester.
-fn served_in_spite_of(test: &str, strangers: impl FnOnce(&Name) + Send) {
+/// Waits at an address while `others` runs, and then serves a correct requester.
+fn served_in_spite_of(test: &str, others: impl FnOnce(&Name) + Send) {
     let nic = ShmNic::open(&format!("{test}-{}", call::getpid())).unwrap();
     let address = nic.address(b"door");
     let name = name_of(call::geteuid(), &address).unwrap();
@@ -21,7 +21,7 @@ fn served_in_spite_of(test: &str, strangers: impl FnOnce(&Name) + Send) {
         while Packets::connect(&name).is_err() {
             thread::yield_now();
         }
-        strangers(&name);
+        others(&name);
         theirs.connect_request(&address, &address, SOON).unwrap();
         server.join().unwrap().unwrap();
     });
@@ -218,7 +218,7 @@ fn another_user_is_refused() {
     }
     served_in_spite_of("user", |name| {
         // The raw system call changes the user of this thread only, not of the process.
-        let stranger = thread::scope(|s| {
+        let requester = thread::scope(|s| {
             s.spawn(|| {
                 // SAFETY: the system call takes plain numbers and accesses no memory.
                 let result = unsafe { libc::syscall(libc::SYS_setresuid, -1, NOBODY, -1) };
@@ -228,7 +228,7 @@ fn another_user_is_refused() {
             .join()
             .unwrap()
         });
-        let Ok(socket) = stranger else { return };
+        let Ok(socket) = requester else { return };
         wait(&socket);
         let mut buf = [0; wire::MESSAGE_MAX];
         assert_eq!(socket.receive(&mut buf).map_or(0, |got| got.len), 0, "it was welcomed");

@@ -81,7 +81,7 @@ pub(crate) struct Link {
     /// For each side, a bit for each VI. The bit is set while this process holds that side's end of the VI.
     held: [[AtomicU64; VIS as usize / 64]; 2],
     /// Set once the segment is known to be corrupt.
-    spoilt: AtomicBool,
+    corrupt: AtomicBool,
     dead: AtomicBool,
     ends: Mutex<Ends>,
 }
@@ -105,7 +105,7 @@ impl Link {
             shared: AtomicBool::new(false),
             ready_lists: [const { AtomicU32::new(0) }; 2],
             held: [const { [const { AtomicU64::new(0) }; VIS as usize / 64] }; 2],
-            spoilt: AtomicBool::new(false),
+            corrupt: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             ends: Mutex::default(),
         }
@@ -248,7 +248,7 @@ impl Link {
 
     /// Returns true if the link may be used for further connections.
     pub(crate) fn is_sound(&self) -> bool {
-        !self.spoilt.load(Ordering::SeqCst) && self.segment.check().is_ok()
+        !self.corrupt.load(Ordering::SeqCst) && self.segment.check().is_ok()
     }
 
     /// Returns true if the link may be discarded.
@@ -257,8 +257,8 @@ impl Link {
     }
 
     /// Marks the segment as corrupt.
-    pub(crate) fn set_spoilt(&self) {
-        self.spoilt.store(true, Ordering::SeqCst);
+    pub(crate) fn set_corrupt(&self) {
+        self.corrupt.store(true, Ordering::SeqCst);
     }
 
     /// Wakes the peer's engine.

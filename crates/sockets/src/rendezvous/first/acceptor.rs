@@ -35,7 +35,7 @@ impl RendezvousTable {
         let introduced = rendezvous.introduced.as_ref().and_then(|introduced| introduced.peer);
         let request = match introduced {
             Some((process, uid)) => find_request_of(process, uid, &rendezvous.link),
-            None if rendezvous.is_far => None,
+            None if rendezvous.is_in_other_namespace => None,
             None => find_request(&rendezvous.link),
         };
         if let Some((pair, request)) = request {
@@ -48,7 +48,7 @@ impl RendezvousTable {
             }
             return attached;
         }
-        if self.list[i].introduced.is_none() && !self.list[i].is_far {
+        if self.list[i].introduced.is_none() && !self.list[i].is_in_other_namespace {
             self.greet(i);
         }
         Attached::No

@@ -8,7 +8,7 @@ use crate::rendezvous::DATAGRAMS;
 use crate::rendezvous::agent::Search;
 use crate::rendezvous::junk;
 use crate::rendezvous::offer::take_offer;
-use crate::rendezvous::proof::{Proof, receive, refused_user, speaker, trusts_some};
+use crate::rendezvous::proof::{Proof, receive, refused_user, sender, trusts_some};
 use crate::rendezvous::why;
 use core::sync::atomic::Ordering;
 use sovia_control::{Junk, Reason};
@@ -40,11 +40,13 @@ impl Rendezvous {
         let transfers = self.at.conn.transfers.load(Ordering::Relaxed);
         let is_open = matches!(
             self.stage,
-            RendezvousStage::Far | RendezvousStage::Bound { .. } | RendezvousStage::Looking { .. }
+            RendezvousStage::AtAgent
+                | RendezvousStage::Bound { .. }
+                | RendezvousStage::Looking { .. }
         );
         is_open
             && self.introduced.is_none()
-            && (self.is_far || transfers.wrapping_sub(self.asked_at) >= ASKED_AFTER)
+            && (self.is_in_other_namespace || transfers.wrapping_sub(self.asked_at) >= ASKED_AFTER)
             && trusts_some(&self.link, self.role)
     }
 }
@@ -70,7 +72,7 @@ impl RendezvousTable {
         }
         match self.agent.seek(&rendezvous.link, rendezvous.role) {
             Search::Begun(search) => rendezvous.search = Some(search),
-            Search::NoAgent if rendezvous.is_far => self.give_up(i, Reason::NoAgent),
+            Search::NoAgent if rendezvous.is_in_other_namespace => self.give_up(i, Reason::NoAgent),
             Search::NoAgent | Search::Later => {}
         }
     }
@@ -89,14 +91,14 @@ impl RendezvousTable {
                 self.give_up(i, why::other_user(uid));
                 return;
             }
-            let speaker = speaker(link, rendezvous.role, Proof::Agent, &message, &received);
-            let Some(speaker) = speaker else { continue };
+            let sender = sender(link, rendezvous.role, Proof::Agent, &message, &received);
+            let Some(sender) = sender else { continue };
             rendezvous
                 .at
                 .conn
                 .approach
                 .note_message(rendezvous.at.conn.transfers.load(Ordering::Relaxed));
-            *peer = Some((message.from, speaker.uid));
+            *peer = Some((message.from, sender.uid));
             match message.kind {
                 MessageKind::Hello => {}
                 MessageKind::Offer => {
@@ -152,7 +154,7 @@ impl Rendezvous {
             Err(_) => {
                 self.part();
                 if matches!(self.stage, RendezvousStage::Bound { .. }) {
-                    self.stage = RendezvousStage::Far;
+                    self.stage = RendezvousStage::AtAgent;
                 }
             }
         }

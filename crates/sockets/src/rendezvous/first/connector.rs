@@ -8,7 +8,7 @@ use crate::rendezvous::attach::{Attached, attach};
 use crate::rendezvous::offer::{
     Answer, NEEDED, Refusal, answer, name_of, receive_accept, send_offer, settle, take_accept,
 };
-use crate::rendezvous::proof::{may_be_on, receive, refused_user, rendezvous_name, speaker};
+use crate::rendezvous::proof::{may_be_on, receive, refused_user, rendezvous_name, sender};
 use crate::rendezvous::{DATAGRAMS, PATIENCE, give_up, why};
 use crate::table;
 use core::sync::atomic::Ordering;
@@ -75,8 +75,8 @@ impl RendezvousTable {
                             if again.is_none() {
                                 rendezvous.part();
                             }
-                            let other = || match rendezvous.is_far {
-                                true => Some(RendezvousStage::Far),
+                            let other = || match rendezvous.is_in_other_namespace {
+                                true => Some(RendezvousStage::AtAgent),
                                 false => bind(&rendezvous.link).ok(),
                             };
                             match again.or_else(other) {
@@ -91,7 +91,7 @@ impl RendezvousTable {
                 }
             }
             RendezvousStage::Bound { .. } => self.receive_at_name(i),
-            RendezvousStage::Far | RendezvousStage::Looking { .. } => {}
+            RendezvousStage::AtAgent | RendezvousStage::Looking { .. } => {}
         }
         attached
     }
@@ -121,7 +121,7 @@ impl RendezvousTable {
             }
             let (link, proof) = (&rendezvous.link, rendezvous.proof());
             if message.kind == MessageKind::Stay {
-                if speaker(link, Role::Connector, proof, &message, &received).is_none() {
+                if sender(link, Role::Connector, proof, &message, &received).is_none() {
                     continue;
                 }
                 // Do not give up yet, because any process of the same user could have sent this Stay. The process

@@ -78,7 +78,7 @@ struct Rendezvous {
     doubt: Option<Reason>,
     /// Set if the other end may be in another network namespace. Then only the agent can find the process with the
     /// other end.
-    is_far: bool,
+    is_in_other_namespace: bool,
     /// Number of the query that the agent is answering for this rendezvous.
     search: Option<u64>,
     /// Result of the query to the agent, once the agent has found the process with the other end.
@@ -91,7 +91,7 @@ pub(super) enum RendezvousStage {
     /// has been withdrawn. The acceptor may still answer that offer.
     Bound { name: Arc<Datagram>, offered: Option<u32> },
     /// The connector waits for the agent, because only the agent can find the other end.
-    Far,
+    AtAgent,
     /// The connector has requested the VI with index `vi` of the pair with index `pair`.
     Requested { pair: u32, vi: u32 },
     /// The acceptor looks for a request. `greeted` is set once the acceptor has sent a Hello.
@@ -228,7 +228,7 @@ impl RendezvousTable {
         }
         let now = clock::now_ns();
         let idle = |rendezvous: &Rendezvous| {
-            matches!(rendezvous.stage, RendezvousStage::Bound { .. } | RendezvousStage::Far)
+            matches!(rendezvous.stage, RendezvousStage::Bound { .. } | RendezvousStage::AtAgent)
                 && now.saturating_sub(rendezvous.stepped) >= IDLE_NS
         };
         let Some(i) = self.list.position(idle) else { return false };
@@ -373,9 +373,9 @@ impl RendezvousTable {
             at.conn.approach.reach(ApproachStage::Idle);
             return None;
         }
-        let is_far = !is_local(link.connector, link.acceptor);
+        let is_in_other_namespace = !is_local(link.connector, link.acceptor);
         let stage = match at.conn.role() {
-            Role::Connector if is_far => RendezvousStage::Far,
+            Role::Connector if is_in_other_namespace => RendezvousStage::AtAgent,
             Role::Connector => match request_or_bind(&link) {
                 Ok(stage) => stage,
                 Err(Errno::EMFILE) => {
@@ -408,7 +408,7 @@ impl RendezvousTable {
             withdrawn: 0,
             trial: None,
             doubt: None,
-            is_far,
+            is_in_other_namespace,
             search: None,
             introduced: None,
         };

@@ -17,7 +17,7 @@ impl Core {
     #[cold]
     fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
         if matches!(cause, Cause::Corrupt(_)) {
-            attachment.link.set_spoilt();
+            attachment.link.set_corrupt();
         }
         self.mark_broken(cause);
         attachment.close(close);

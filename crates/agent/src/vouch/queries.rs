@@ -19,7 +19,7 @@ pub(super) type Id = (Client, u64);
 
 /// An end of a connection, whose other end is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sought {
+pub(super) struct Query {
     pub(super) link: Link,
     pub(super) is_connector: bool,
     /// User of the program that has this end.
@@ -31,7 +31,7 @@ pub(super) struct Sought {
 /// A network namespace: its device and inode.
 pub(super) type Place = (u64, u64);
 
-impl Sought {
+impl Query {
     fn key(&self) -> Key {
         (self.link.connector, self.link.acceptor, self.is_connector)
     }
@@ -46,33 +46,33 @@ type Key = (SocketAddr, SocketAddr, bool);
 
 /// All open queries.
 #[derive(Debug, Default)]
-pub(super) struct Seeks {
-    all: BTreeMap<Id, Sought>,
+pub(super) struct Queries {
+    all: BTreeMap<Id, Query>,
     ends: HashMap<Key, Vec<Id>>,
     /// Number of queries of each user's programs.
     of_users: HashMap<u32, usize>,
 }
 
-impl Seeks {
+impl Queries {
     /// Adds a query. Replaces an earlier query with the same id. Returns false if there are too many.
-    pub(super) fn add(&mut self, id: Id, sought: Sought) -> bool {
+    pub(super) fn add(&mut self, id: Id, query: Query) -> bool {
         self.remove(id);
-        let of_user = self.of_users.entry(sought.user).or_default();
+        let of_user = self.of_users.entry(query.user).or_default();
         if *of_user >= OF_ONE_USER || self.all.len() >= OF_ALL {
             return false;
         }
         *of_user += 1;
-        self.all.insert(id, sought);
-        self.ends.entry(sought.key()).or_default().push(id);
+        self.all.insert(id, query);
+        self.ends.entry(query.key()).or_default().push(id);
         true
     }
 
     /// Returns the programs that may have the other end, newest first. Returns one for each network namespace,
     /// because at most one socket in a namespace has these addresses.
-    pub(super) fn candidates(&self, id: Id) -> Vec<(Id, Sought)> {
-        let Some(sought) = self.all.get(&id) else { return Vec::new() };
-        let mut found: Vec<(Id, Sought)> = Vec::new();
-        for other in self.ends.get(&sought.others_key()).into_iter().flatten().rev() {
+    pub(super) fn candidates(&self, id: Id) -> Vec<(Id, Query)> {
+        let Some(query) = self.all.get(&id) else { return Vec::new() };
+        let mut found: Vec<(Id, Query)> = Vec::new();
+        for other in self.ends.get(&query.others_key()).into_iter().flatten().rev() {
             let Some(end) = self.all.get(other) else { continue };
             if found.iter().all(|(_, known)| known.place != end.place) {
                 found.push((*other, *end));
@@ -85,14 +85,14 @@ impl Seeks {
     }
 
     pub(super) fn remove(&mut self, id: Id) {
-        let Some(sought) = self.all.remove(&id) else { return };
-        if let Some(of_user) = self.of_users.get_mut(&sought.user) {
+        let Some(query) = self.all.remove(&id) else { return };
+        if let Some(of_user) = self.of_users.get_mut(&query.user) {
             *of_user -= 1;
             if *of_user == 0 {
-                self.of_users.remove(&sought.user);
+                self.of_users.remove(&query.user);
             }
         }
-        let key = sought.key();
+        let key = query.key();
         if let Some(ids) = self.ends.get_mut(&key) {
             ids.retain(|other| *other != id);
             if ids.is_empty() {
@@ -116,54 +116,54 @@ impl Seeks {
 mod tests {
     use super::*;
 
-    fn sought(port: u16, is_connector: bool) -> Sought {
-        sought_in(port, is_connector, 1)
+    fn query(port: u16, is_connector: bool) -> Query {
+        query_in(port, is_connector, 1)
     }
 
-    fn sought_in(port: u16, is_connector: bool, place: u64) -> Sought {
+    fn query_in(port: u16, is_connector: bool, place: u64) -> Query {
         let connector = SocketAddr::new("10.0.0.2".parse().unwrap(), port);
         let link = Link { connector, acceptor: "10.0.0.3:6379".parse().unwrap(), cookie: 1 };
-        Sought { link, is_connector, user: 7, place: (0, place) }
+        Query { link, is_connector, user: 7, place: (0, place) }
     }
 
-    fn ids(seeks: &Seeks, id: Id) -> Vec<Id> {
-        seeks.candidates(id).into_iter().map(|(id, _)| id).collect()
+    fn ids(queries: &Queries, id: Id) -> Vec<Id> {
+        queries.candidates(id).into_iter().map(|(id, _)| id).collect()
     }
 
     #[test]
     fn the_other_ends_of_the_same_addresses_are_candidates() {
-        let mut seeks = Seeks::default();
-        assert!(seeks.add((1, 7), sought(5, true)));
-        assert!(seeks.add((2, 7), sought_in(5, true, 2)));
-        assert!(seeks.add((3, 7), sought(5, false)));
-        assert!(seeks.add((3, 8), sought(6, false)));
-        assert_eq!(ids(&seeks, (3, 7)), [(2, 7), (1, 7)]);
-        assert_eq!(ids(&seeks, (1, 7)), [(3, 7)]);
-        assert_eq!(ids(&seeks, (3, 8)), []);
-        seeks.remove((1, 7));
-        assert_eq!(ids(&seeks, (3, 7)), [(2, 7)]);
-        seeks.remove_all_of(2);
-        assert_eq!(ids(&seeks, (3, 7)), []);
+        let mut queries = Queries::default();
+        assert!(queries.add((1, 7), query(5, true)));
+        assert!(queries.add((2, 7), query_in(5, true, 2)));
+        assert!(queries.add((3, 7), query(5, false)));
+        assert!(queries.add((3, 8), query(6, false)));
+        assert_eq!(ids(&queries, (3, 7)), [(2, 7), (1, 7)]);
+        assert_eq!(ids(&queries, (1, 7)), [(3, 7)]);
+        assert_eq!(ids(&queries, (3, 8)), []);
+        queries.remove((1, 7));
+        assert_eq!(ids(&queries, (3, 7)), [(2, 7)]);
+        queries.remove_all_of(2);
+        assert_eq!(ids(&queries, (3, 7)), []);
         // Reuse the number for another query.
-        assert!(seeks.add((3, 8), sought(5, true)));
-        assert_eq!(ids(&seeks, (3, 8)), [(3, 7)]);
-        seeks.remove_all_of(3);
-        assert!(seeks.all.is_empty() && seeks.ends.is_empty() && seeks.of_users.is_empty());
+        assert!(queries.add((3, 8), query(5, true)));
+        assert_eq!(ids(&queries, (3, 8)), [(3, 7)]);
+        queries.remove_all_of(3);
+        assert!(queries.all.is_empty() && queries.ends.is_empty() && queries.of_users.is_empty());
     }
 
     #[test]
     fn a_flood_is_bounded_for_its_user_and_hides_nobody_in_another_place() {
-        let mut seeks = Seeks::default();
-        assert!(seeks.add((9, 0), sought_in(5, true, 9)));
-        let of_one = (0..20_000).filter(|&n| seeks.add((1, n), sought(5, true))).count();
+        let mut queries = Queries::default();
+        assert!(queries.add((9, 0), query_in(5, true, 9)));
+        let of_one = (0..20_000).filter(|&n| queries.add((1, n), query(5, true))).count();
         assert_eq!(of_one, OF_ONE_USER - 1);
-        let end = Sought { user: 8, ..sought_in(5, false, 3) };
-        assert!(seeks.add((3, 0), end));
-        assert_eq!(ids(&seeks, (3, 0)), [(1, of_one as u64 - 1), (9, 0)]);
+        let end = Query { user: 8, ..query_in(5, false, 3) };
+        assert!(queries.add((3, 0), end));
+        assert_eq!(ids(&queries, (3, 0)), [(1, of_one as u64 - 1), (9, 0)]);
         for place in 10..30 {
-            assert!(seeks.add((place, 0), Sought { user: 9, ..sought_in(5, true, place) }));
+            assert!(queries.add((place, 0), Query { user: 9, ..query_in(5, true, place) }));
         }
-        let candidates = ids(&seeks, (3, 0));
+        let candidates = ids(&queries, (3, 0));
         assert_eq!((candidates.len(), candidates[0]), (CANDIDATES, (29, 0)));
     }
 }

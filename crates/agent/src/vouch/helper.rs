@@ -10,7 +10,7 @@
 //! must belong to that user. The socket must also have the given cookie, which only its holders and users of that
 //! namespace can know. The helper uses no process id, because a pid can be reused.
 
-use super::seeks::{Place, Sought};
+use super::queries::{Place, Query};
 use crate::numbers::{Numbers, Reader};
 use core::net::SocketAddr;
 use sovia_proto::rendezvous::{LINK, Link};
@@ -50,16 +50,16 @@ impl Verdict {
 /// # Errors
 /// The helper has ended.
 pub(super) fn ask(
-    witness: &Packets,
-    first: (&Packets, &Sought),
-    second: (&Packets, &Sought),
+    helper: &Packets,
+    first: (&Packets, &Query),
+    second: (&Packets, &Query),
 ) -> sovia_sys::Result<Option<Verdict>> {
     let mut question = [0; QUESTION];
-    for (half, (_, sought)) in question.chunks_exact_mut(LINK).zip([first, second]) {
-        half.copy_from_slice(&sought.link.of_role(sought.is_connector));
+    for (half, (_, query)) in question.chunks_exact_mut(LINK).zip([first, second]) {
+        half.copy_from_slice(&query.link.of_role(query.is_connector));
     }
     let mut answer = [0; 2];
-    match exchange(witness, &question, &[first.0.raw(), second.0.raw()], &mut answer)? {
+    match exchange(helper, &question, &[first.0.raw(), second.0.raw()], &mut answer)? {
         None => Ok(None),
         Some(1) => Verdict::decode(answer[0]).map(Some).ok_or(Errno::EBADMSG),
         Some(_) => Err(Errno::EBADMSG),
@@ -67,21 +67,21 @@ pub(super) fn ask(
 }
 
 /// Asks the helper for the network namespace of a program. Returns `None` if there is no answer now.
-pub(super) fn place_of(witness: &Packets, program: &Packets) -> sovia_sys::Result<Option<Place>> {
+pub(super) fn place_of(helper: &Packets, program: &Packets) -> sovia_sys::Result<Option<Place>> {
     let mut answer = [0; 17];
-    let len = exchange(witness, &WHERE, &[program.raw()], &mut answer)?;
+    let len = exchange(helper, &WHERE, &[program.raw()], &mut answer)?;
     let half = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| answer[at + i]));
     Ok((len == Some(16)).then(|| (half(0), half(8))))
 }
 
 fn exchange(
-    witness: &Packets,
+    helper: &Packets,
     question: &[u8],
     fds: &[i32],
     answer: &mut [u8],
 ) -> sovia_sys::Result<Option<usize>> {
-    match witness.send(question, fds) {
-        Ok(()) => receive(witness, answer).map(Some),
+    match helper.send(question, fds) {
+        Ok(()) => receive(helper, answer).map(Some),
         Err(error @ (Errno::EPIPE | Errno::ECONNRESET)) => Err(error),
         // Too many descriptors are in flight to programs that do not receive theirs, or memory is short.
         Err(_) => Ok(None),
@@ -102,20 +102,20 @@ fn receive(packets: &Packets, buffer: &mut [u8]) -> sovia_sys::Result<usize> {
 
 /// The privileged helper.
 #[derive(Debug)]
-pub(super) struct Witness {
+pub(super) struct Helper {
     reader: Reader,
     /// Network namespace in which the helper waits. In a program's namespace, the helper would keep that namespace
     /// alive.
     home: Fd,
 }
 
-impl Witness {
+impl Helper {
     /// Loads the BPF program that reads sequence numbers.
     ///
     /// # Errors
     /// `EPERM` if a privilege is missing.
-    pub(super) fn new() -> sovia_sys::Result<Witness> {
-        Ok(Witness { reader: Reader::new()?, home: netns::current()? })
+    pub(super) fn new() -> sovia_sys::Result<Helper> {
+        Ok(Helper { reader: Reader::new()?, home: netns::current()? })
     }
 
     /// Gives up the privileges that were needed only at the start, and tests those that are needed later. An agent
@@ -123,7 +123,7 @@ impl Witness {
     ///
     /// # Errors
     /// `EPERM` if a privilege is missing, or an error caused by a sandbox.
-    pub(super) fn confine(&self, socket: &Packets) -> sovia_sys::Result<()> {
+    pub(super) fn restrict(&self, socket: &Packets) -> sovia_sys::Result<()> {
         const CAP_NET_ADMIN: u32 = 12;
         const CAP_SYS_ADMIN: u32 = 21;
         credentials::keep_capabilities(&[CAP_NET_ADMIN, CAP_SYS_ADMIN])?;
@@ -132,10 +132,10 @@ impl Witness {
     }
 
     /// Answers questions until the front end has ended.
-    pub(super) fn serve(&self, speaker: &Packets) -> Errno {
+    pub(super) fn serve(&self, front_end: &Packets) -> Errno {
         loop {
             let mut question = [0; QUESTION + 1];
-            let received = match speaker.receive(&mut question) {
+            let received = match front_end.receive(&mut question) {
                 Ok(received) if received.len == QUESTION => received,
                 Ok(received) if received.len == WHERE.len() => {
                     let place = received
@@ -149,13 +149,13 @@ impl Witness {
                     file.copy_from_slice(&of_file.to_ne_bytes());
                     // One byte means that the namespace is not known.
                     let len = if place.is_some() { answer.len() } else { 1 };
-                    match speaker.send(&answer[..len], &[]) {
+                    match front_end.send(&answer[..len], &[]) {
                         Ok(()) => continue,
                         Err(error) => return error,
                     }
                 }
                 Err(Errno::EAGAIN) => {
-                    poll::wait(speaker.raw(), libc::POLLIN);
+                    poll::wait(front_end.raw(), libc::POLLIN);
                     continue;
                 }
                 Ok(_) => return Errno::ECONNRESET,
@@ -168,7 +168,7 @@ impl Witness {
             if let Err(error) = netns::enter(&self.home) {
                 return error;
             }
-            if let Err(error) = speaker.send(&[verdict as u8], &[]) {
+            if let Err(error) = front_end.send(&[verdict as u8], &[]) {
                 return error;
             }
         }
