@@ -12,7 +12,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
-use sovia_sync::section;
+use sovia_sync::critical_section;
 use sovia_sys::futex;
 use syscalls::Sysno;
 
@@ -68,7 +68,7 @@ fn map(len: usize) -> *mut u8 {
 
 impl Heap {
     fn lock(&self) {
-        section::enter();
+        critical_section::enter();
         // SYNC: Acquire here pairs with Release in `unlock`. So this thread sees all changes to the lists that
         // earlier holders of the lock have made.
         if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -82,7 +82,7 @@ impl Heap {
         if self.lock.swap(0, Ordering::Release) == 2 {
             futex::wake(&self.lock, 1);
         }
-        section::leave();
+        critical_section::leave();
     }
 
     /// # Safety

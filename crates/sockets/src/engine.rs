@@ -3,7 +3,7 @@
 use crate::conn::Phase;
 use crate::fallback::{self, Processes};
 use crate::{closer, config, exec, fork, process, progress, relay, stream, table};
-use sovia_sync::record;
+use sovia_sync::robust_entry;
 use sovia_sys::fd;
 
 /// Starts the engine in a new process. Called after exec, before the program's own code.
@@ -21,7 +21,7 @@ pub fn stay_out() {
 
 /// Starts everything except the code that makes relays.
 fn start_alone() {
-    record::start();
+    robust_entry::start();
     stream::start();
     config::load();
     table::start();

@@ -23,7 +23,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 pub(crate) use files::{LEN as FILE_LEN, inherited as file, is_in_a_file};
 use sovia_control::{StatsPage, stats_page};
-use sovia_sync::record;
+use sovia_sync::robust_entry;
 use sovia_sys::{Fd, Mapping};
 
 /// Number of connections in a chunk.
@@ -61,7 +61,7 @@ struct First {
     /// Number of bytes that the family's connections use in segments ([`backlog`]).
     backlog: AtomicU64,
     /// Robust-list entries of the family's threads. These threads may hold locks in chunks.
-    threads: record::Table<{ record::SHARED }>,
+    threads: robust_entry::Table<{ robust_entry::SHARED }>,
     /// Connections that have been sent to other processes.
     passed: PassedOn,
     /// Counters of all processes of the family.
@@ -204,7 +204,7 @@ pub(crate) fn share_threads() {
     if let Some(first) = first_mapping()
         && per_engine::keeps_threads()
     {
-        record::share(&first.threads);
+        robust_entry::share(&first.threads);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     rendezvous, stream, table, tcp_reasons,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use sovia_sync::{hazard, section, thread};
+use sovia_sync::{critical_section, hazard, thread};
 
 /// The program's `errno` before the fork in progress.
 static ERRNO: AtomicI32 = AtomicI32::new(0);
@@ -109,7 +109,7 @@ impl Prepared {
 /// child then continues this change as well.
 fn forking() -> bool {
     table::note_shared();
-    let whole = !section::is_inside();
+    let whole = !critical_section::is_inside();
     if whole {
         // Send combined bytes now. The thread that would send them later stays in the parent, which may end.
         stream::combine::before_waiting();
@@ -118,7 +118,7 @@ fn forking() -> bool {
         }
         // Defer signals. A handler that forks would wait for data that this thread holds, and some of this data has
         // no lock.
-        section::enter();
+        critical_section::enter();
         credentials::hold();
         rendezvous::hold();
         reactor::hold();
@@ -188,7 +188,7 @@ fn fork_done(whole: bool) {
     reactor::release();
     rendezvous::release();
     credentials::release();
-    section::leave();
+    critical_section::leave();
 }
 
 /// Makes a forked child a process of the family. Called in the child.

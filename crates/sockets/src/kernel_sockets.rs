@@ -11,7 +11,7 @@ use crate::{backlog, family, pair, process};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 use sovia_proto::path::Tx;
 use sovia_signal::chain;
-use sovia_sync::{fences, section};
+use sovia_sync::{critical_section, fences};
 use sovia_sys::{call, clock, poll};
 use std::sync::OnceLock;
 
@@ -185,7 +185,7 @@ fn start_after_fork() {
         && !process::is_borrowed()
         && !process::is_under_seccomp()
         && !chain::is_in_handler()
-        && !section::is_inside();
+        && !critical_section::is_inside();
     if may_start {
         // Do not try again before the next fork. The next call on a connection does.
         ENDED_FOR_FORK.store(false, Ordering::Relaxed);
@@ -226,7 +226,7 @@ pub(crate) fn restart() -> bool {
     }
     // Do no round in a critical section, because a round takes locks. A later call does the round.
     if let Some(round) = BY_CALLER.get()
-        && !section::is_inside()
+        && !critical_section::is_inside()
     {
         round();
     }

@@ -21,7 +21,7 @@ use crate::{Errno, Outcome, fallback, family, linger, pollset, process, wait};
 use core::hash::{Hash, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use loan::Loan;
-use sovia_sync::section;
+use sovia_sync::critical_section;
 use sovia_sys::poll::{self, PollFd, ppoll};
 use sovia_sys::{Fd, UserSliceMut, call};
 use std::collections::VecDeque;
@@ -104,7 +104,7 @@ fn start_orphan(keep: &[i32], work: impl FnOnce()) -> bool {
         -1 => false,
         0 => {
             wait::ignore_cancellation();
-            section::leave();
+            critical_section::leave();
             process::become_relay();
             // Close the descriptors here in the child, so that they are closed when the parent's `call::reap`
             // returns.
@@ -137,7 +137,7 @@ pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
         // The last exec has failed, and the process started for it still holds the connections.
         return true;
     }
-    let _inside = section::inside();
+    let _inside = critical_section::inside();
     let descriptors: Vec<i32> = connections.iter().map(|&(fd, _)| fd).collect();
     start_orphan(&descriptors, || {
         let mut held = connections.to_vec();

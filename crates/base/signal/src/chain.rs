@@ -4,8 +4,8 @@
 //! dispositions, and answers the program's questions about them. The trampoline does one of the following:
 //!
 //! - It resumes a copy that met a bad address ([`crate::access`]).
-//! - It defers a signal that arrives in a critical section ([`sovia_sync::section`]). The trampoline queues the
-//!   signal again, with the signal's details, and returns with all signals blocked. The end of the section
+//! - It defers a signal that arrives in a critical section ([`sovia_sync::critical_section`]). The trampoline queues
+//!   the signal again, with the signal's details, and returns with all signals blocked. The end of the section
 //!   restores the mask.
 //! - Otherwise it calls the program's handler, on the stack and with the mask that the kernel chose for this
 //!   handler.
@@ -27,7 +27,7 @@ use crate::{access, interrupt};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use libc::{SIG_IGN, SIGBUS, SIGSEGV, siginfo_t, ucontext_t};
-use sovia_sync::section;
+use sovia_sync::critical_section;
 use syscalls::Sysno;
 use table::{SIGNALS, slot};
 use trampoline::trampoline;
@@ -87,7 +87,7 @@ const HELD_BACK: u64 = !(FAULTS | bit(SIGSETXID));
 
 /// Starts the use of this handler. `install` is libc's own `sigaction`.
 pub fn start(install: Sigaction) {
-    section::on_leave(let_in);
+    critical_section::on_leave(let_in);
     INSTALL.store(install as usize, Ordering::Release);
 }
 
@@ -302,7 +302,7 @@ unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_
         if bit(signal) & MEMORY_FAULTS != 0 && access::resume(context) {
             return Next::NONE;
         }
-    } else if section::is_inside() && !AT_ONCE.load(Ordering::Relaxed) {
+    } else if critical_section::is_inside() && !AT_ONCE.load(Ordering::Relaxed) {
         put_off(state, signal, info, context);
         return Next::NONE;
     }
@@ -357,7 +357,7 @@ fn put_off(state: &State, signal: c_int, info: &mut siginfo_t, context: &mut uco
         state.mask.store(mask.read(), Ordering::Relaxed);
         mask.write(HELD_BACK);
     }
-    section::pend();
+    critical_section::pend();
     compiler_fence(Ordering::SeqCst);
     if !requeue(signal, info) {
         // The kernel has no room for the details (RLIMIT_SIGPENDING), so keep them here. A signal with code

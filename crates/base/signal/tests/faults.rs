@@ -2,7 +2,7 @@
 
 use sovia_signal::access::{self, BadAddress, Fault};
 use sovia_signal::chain;
-use sovia_sync::section;
+use sovia_sync::critical_section;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -104,7 +104,7 @@ static VALUE: AtomicI32 = AtomicI32::new(0);
 extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: `queue` sends this signal with a value, so the kernel passes valid details.
     VALUE.store(unsafe { (*info).si_value().sival_ptr } as usize as i32, Ordering::Relaxed);
-    assert!(!section::is_inside(), "a handler never interrupts a section");
+    assert!(!critical_section::is_inside(), "a handler never interrupts a section");
     SEEN.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -126,13 +126,13 @@ fn queue(signal: i32, value: usize) {
 }
 
 #[test]
-fn a_signal_in_a_section_is_handled_at_its_end() {
+fn a_signal_in_a_critical_section_is_handled_at_its_end() {
     let _one = ONE_AT_A_TIME.lock();
     for flags in [0, libc::SA_NODEFER, libc::SA_RESETHAND] {
         for signal in [libc::SIGUSR1, libc::SIGRTMIN() + 3] {
             handle(signal, flags);
-            let outer = section::inside();
-            let inner = section::inside();
+            let outer = critical_section::inside();
+            let inner = critical_section::inside();
             queue(signal, 4711);
             assert_eq!(SEEN.load(Ordering::Relaxed), 0);
             drop(inner);
@@ -145,7 +145,7 @@ fn a_signal_in_a_section_is_handled_at_its_end() {
 
 /// Sets RLIMIT_SIGPENDING to 0. The kernel reserves room for a timer's own signal when the timer is made.
 #[test]
-fn a_timers_signal_in_a_section_is_handled_where_no_more_may_be_pending() {
+fn a_timers_signal_in_a_critical_section_is_handled_where_no_more_may_be_pending() {
     let _one = ONE_AT_A_TIME.lock();
     let signal = libc::SIGRTMIN() + 4;
     handle(signal, 0);
@@ -162,7 +162,7 @@ fn a_timers_signal_in_a_section_is_handled_where_no_more_may_be_pending() {
         libc::getrlimit(libc::RLIMIT_SIGPENDING, &raw mut before);
         let none = libc::rlimit { rlim_cur: 0, ..before };
         assert_eq!(libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none), 0);
-        let section = section::inside();
+        let critical_section = critical_section::inside();
         let mut soon: libc::itimerspec = core::mem::zeroed();
         soon.it_value.tv_nsec = 1_000_000;
         libc::timer_settime(timer, 0, &raw const soon, core::ptr::null_mut());
@@ -172,7 +172,7 @@ fn a_timers_signal_in_a_section_is_handled_where_no_more_may_be_pending() {
             libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut mask);
         }
         let early = SEEN.load(Ordering::Relaxed);
-        drop(section);
+        drop(critical_section);
         let came = (SEEN.load(Ordering::Relaxed), VALUE.load(Ordering::Relaxed));
         libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const before);
         libc::timer_delete(timer);
@@ -193,7 +193,7 @@ fn several_signals_at_once_wait_for_the_same_end() {
         for signal in signals {
             libc::sigaddset(&raw mut set, signal);
         }
-        let section = section::inside();
+        let critical_section = critical_section::inside();
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
         for signal in signals {
             queue(signal, 1);
@@ -201,7 +201,7 @@ fn several_signals_at_once_wait_for_the_same_end() {
         // All signals arrive at once, each at the beginning of the handler of another.
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, core::ptr::null_mut());
         assert_eq!(SEEN.load(Ordering::Relaxed), 0);
-        drop(section);
+        drop(critical_section);
         assert_eq!(SEEN.load(Ordering::Relaxed), 3);
         let mut now: libc::sigset_t = core::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut now);

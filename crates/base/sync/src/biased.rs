@@ -23,7 +23,7 @@ use crate::lock::{STEP_NS, deadline, never_taken};
 use crate::owners::Owners;
 use crate::shim::{AtomicU32, AtomicUsize, Ordering, SPINS, now_ns, spin_loop};
 use crate::state::{self, State};
-use crate::{Acquired, Local, RobustLock, fences, rank, section};
+use crate::{Acquired, Local, RobustLock, critical_section, fences, rank};
 use sovia_sys::stall::{At, point};
 
 /// Number of acquisitions in a row after which the lock becomes biased. Over so many acquisitions a bias saves
@@ -88,7 +88,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     #[inline(always)]
     pub fn lock(&self) -> Acquired {
         let state = state::here();
-        section::enter_on(state);
+        critical_section::enter_on(state);
         if self.enter(state, K::me(state)) {
             rank::taken_on(state, RANK);
             return Acquired::Clean;
@@ -101,7 +101,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     /// lock for longer. The order of locks does not apply if `ns` is 0.
     pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
         state::current(|state| {
-            section::enter_on(state);
+            critical_section::enter_on(state);
             if self.enter(state, K::me(state)) {
                 rank::taken_within_on(state, RANK, ns);
                 return Some(Acquired::Clean);
@@ -114,13 +114,13 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     #[inline]
     pub fn try_lock(&self) -> bool {
         state::current(|state| {
-            section::enter_on(state);
+            critical_section::enter_on(state);
             let me = K::me(state);
             let taken = self.enter(state, me) || self.try_as_others(state, me);
             if taken {
                 rank::added_on(state, RANK);
             } else {
-                section::leave_on(state);
+                critical_section::leave_on(state);
             }
             taken
         })
@@ -136,7 +136,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         if self.biased.load(Ordering::Relaxed) != K::known(state) || state.depth.get() != 0 {
             return false;
         }
-        section::enter_on(state);
+        critical_section::enter_on(state);
         // Read the word again: a signal handler that ran before the section may have forked, and a child has
         // another word. The word is 0 in a thread that has none yet.
         let me = K::known(state);
@@ -144,7 +144,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         if taken {
             rank::taken_on(state, RANK);
         } else {
-            section::leave_on(state);
+            critical_section::leave_on(state);
         }
         taken
     }
@@ -202,7 +202,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         point(At::Unlocking);
         rank::given_back(RANK);
         self.leave(inside);
-        section::leave_on(state);
+        critical_section::leave_on(state);
     }
 
     /// Returns true if the calling thread holds the lock by bias.
@@ -243,7 +243,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     fn lock_as_others(&self, state: &State, until: Option<u64>) -> Option<Acquired> {
         // Otherwise the thread would wait for itself.
         if self.is_inside(state) {
-            section::leave_on(state);
+            critical_section::leave_on(state);
             return Some(Acquired::Reentered);
         }
         let me = K::me(state);
@@ -276,9 +276,9 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             };
             self.lock.give_back();
             // Signal handlers may run during the sleep, unless the thread holds another lock.
-            section::leave_on(state);
+            critical_section::leave_on(state);
             self.lock.sleep_while(left?, is_held);
-            section::enter_on(state);
+            critical_section::enter_on(state);
             acquired = self.lock.acquire(state, me, until)?;
         }
         if sleeps != 0 {
@@ -332,9 +332,9 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     #[cold]
     #[inline(never)]
     fn begin_bias(&self, me: u32, times: u32) {
-        let has_record = state::current(K::inside).is_some();
+        let has_robust_entry = state::current(K::inside).is_some();
         if times >> self.taken_away.load(Ordering::Relaxed).min(DOUBLINGS) >= ENOUGH
-            && has_record
+            && has_robust_entry
             && (fences::are_from_kernel() || cfg!(loom))
         {
             self.times.store(0, Ordering::Relaxed);

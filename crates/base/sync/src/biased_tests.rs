@@ -1,5 +1,5 @@
 use super::*;
-use crate::record;
+use crate::robust_entry;
 
 /// Returns true if the lock is biased to the calling thread. Needs the kernel's fences.
 fn biases_me(lock: &BiasedLock) -> bool {
@@ -8,7 +8,7 @@ fn biases_me(lock: &BiasedLock) -> bool {
 
 /// Returns a lock that is biased to the calling thread, if this host allows biases.
 fn biasing() -> BiasedLock {
-    record::start();
+    robust_entry::start();
     fences::find_out();
     let lock = BiasedLock::default();
     for _ in 0..ENOUGH {
@@ -26,7 +26,7 @@ fn biasing() -> BiasedLock {
 
 /// Takes the lock in the calling thread until the lock is biased to this thread, if this host allows biases.
 fn become_biased(lock: &BiasedLock) {
-    record::start();
+    robust_entry::start();
     fences::find_out();
     for _ in 0..=ENOUGH {
         assert_eq!(lock.lock(), Acquired::Clean);
@@ -51,7 +51,7 @@ fn frequent_thread_is_biased_until_another_thread_takes_the_lock() {
     assert!(!biases_me(&lock));
     assert_eq!(lock.lock(), Acquired::Clean);
     lock.unlock();
-    assert!(!section::is_inside());
+    assert!(!critical_section::is_inside());
 }
 
 #[test]
@@ -64,12 +64,12 @@ fn biased_thread_alone_takes_the_lock_in_place_and_under_no_other_lock() {
         if !biased {
             return;
         }
-        assert!(lock.is_mine() && section::depth() == 1);
+        assert!(lock.is_mine() && critical_section::depth() == 1);
         // These calls stand for a signal handler that interrupts the thread here.
         assert!(!lock.lock_biased() && !other.lock_biased());
         assert_eq!(lock.lock(), Acquired::Reentered);
         lock.unlock_biased();
-        assert!(!lock.is_mine() && !section::is_inside());
+        assert!(!lock.is_mine() && !critical_section::is_inside());
     }
     std::thread::scope(|s| {
         s.spawn(|| {
@@ -78,11 +78,11 @@ fn biased_thread_alone_takes_the_lock_in_place_and_under_no_other_lock() {
             lock.unlock();
         });
     });
-    assert!(!lock.lock_biased() && !section::is_inside());
+    assert!(!lock.lock_biased() && !critical_section::is_inside());
 }
 
 #[test]
-fn biased_thread_in_its_section_does_not_get_the_lock_again() {
+fn biased_thread_in_its_critical_section_does_not_get_the_lock_again() {
     let lock = biasing();
     let other = biasing();
     assert_eq!(lock.lock(), Acquired::Clean);
@@ -94,24 +94,24 @@ fn biased_thread_in_its_section_does_not_get_the_lock_again() {
     assert_eq!(other.lock(), Acquired::Clean);
     assert!(other.is_mine() && lock.is_mine());
     other.unlock();
-    assert_eq!(section::depth(), 1);
+    assert_eq!(critical_section::depth(), 1);
     std::thread::scope(|s| {
         s.spawn(|| {
             assert!(!lock.try_lock() && !lock.is_mine());
             assert_eq!(lock.lock_within(1_000_000), None);
-            assert!(!section::is_inside());
+            assert!(!critical_section::is_inside());
         });
     });
     // The thread still finds that it holds the lock while another thread revokes the bias.
     assert_eq!(lock.lock(), Acquired::Reentered);
     lock.unlock();
-    assert!(!lock.is_mine() && !section::is_inside());
+    assert!(!lock.is_mine() && !critical_section::is_inside());
     assert!(lock.try_lock());
     lock.unlock();
 }
 
 #[test]
-fn section_in_which_the_biased_thread_died_needs_repair() {
+fn critical_section_in_which_the_biased_thread_died_needs_repair() {
     let lock = BiasedLock::<Local>::default();
     std::thread::scope(|s| {
         s.spawn(|| {
@@ -151,7 +151,7 @@ fn a_biased_thread_that_has_ended_outside_leaves_nothing_to_repair() {
 
 #[test]
 fn biased_lock_excludes_while_the_bias_comes_and_goes() {
-    record::start();
+    robust_entry::start();
     fences::find_out();
     let lock = BiasedLock::<Local>::default();
     let shared = AtomicU32::new(0);

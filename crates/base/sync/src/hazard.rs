@@ -1,6 +1,6 @@
 //! Hazards, which keep an object from being freed while a thread uses it without a lock.
 //!
-//! Each thread with a robust-list entry ([`crate::record`]) has a few words beside the entry. In each of these
+//! Each thread with a robust-list entry ([`crate::robust_entry`]) has a few words beside the entry. In each of these
 //! words, a *hazard*, the thread writes the address of an object that it uses. A thread that wants to free an
 //! object first makes the object impossible to find. Then it checks whether the hazards of any living thread name
 //! the object ([`is_used`]), and frees the object only if none does. A thread may use an object for any length of
@@ -21,7 +21,7 @@ mod tests;
 
 use crate::fences::{self, Reach};
 use crate::rank;
-use crate::record;
+use crate::robust_entry;
 use crate::shim::{AtomicUsize, Ordering};
 use crate::state::{self, State};
 use crate::value::RobustBox;
@@ -45,7 +45,7 @@ static EVER_FURTHER: core::sync::atomic::AtomicBool =
 /// bit.
 #[inline(always)]
 fn take(state: &State, among: u32) -> Option<(&'static AtomicUsize, u32)> {
-    let words = record::words(state)?;
+    let words = robust_entry::words(state)?;
     let free = !state.noted.get() & among;
     if free == 0 {
         return None;
@@ -91,15 +91,15 @@ fn publish_further(state: &State, place: usize) -> Hazard {
 
 fn note_further(state: &State, place: usize) {
     EVER_FURTHER.store(true, core::sync::atomic::Ordering::SeqCst);
-    let me = record::local(state);
+    let me = robust_entry::local(state);
     FURTHER.with(|list| {
-        list.retain(|&(_, owner)| record::local_lives(owner));
+        list.retain(|&(_, owner)| robust_entry::local_lives(owner));
         list.push((place, me));
     });
 }
 
 fn strike_further(state: &State, place: usize) {
-    let me = record::local(state);
+    let me = robust_entry::local(state);
     FURTHER.with(|list| {
         if let Some(at) = list.iter().rposition(|&entry| entry == (place, me)) {
             list.swap_remove(at);
@@ -189,7 +189,7 @@ impl Waits {
         let mut bits = self.own.get();
         let in_words = bits != 0
             && state::current(|state| {
-                record::words(state).is_some_and(|words| {
+                robust_entry::words(state).is_some_and(|words| {
                     core::iter::from_fn(|| {
                         let bit = (bits != 0).then(|| bits.trailing_zeros())?;
                         bits &= bits - 1;
@@ -209,7 +209,7 @@ fn forget(state: &State) {
         end(state, left);
     }
     if EVER_FURTHER.load(core::sync::atomic::Ordering::Relaxed) {
-        let me = record::local(state);
+        let me = robust_entry::local(state);
         FURTHER.with(|list| list.retain(|&(_, owner)| owner != me));
     }
 }
@@ -217,7 +217,7 @@ fn forget(state: &State) {
 /// Clears the calling thread's hazard words with these bits.
 #[inline]
 fn end(state: &State, mut bits: u32) {
-    let Some(words) = record::words(state) else { return };
+    let Some(words) = robust_entry::words(state) else { return };
     let all = bits;
     while bits != 0 {
         // SYNC: pairs with the load in `Words::names`.
@@ -255,13 +255,14 @@ pub fn settle() -> bool {
 /// impossible to find, and then call [`settle`].
 pub fn is_used(place: usize) -> bool {
     let mut used = false;
-    record::each_words(|_, words| used |= words.names(place));
+    robust_entry::each_words(|_, words| used |= words.names(place));
     used || is_used_further(place)
 }
 
 fn is_used_further(place: usize) -> bool {
-    FURTHER
-        .with(|list| list.iter().any(|&(used, owner)| used == place && record::local_lives(owner)))
+    FURTHER.with(|list| {
+        list.iter().any(|&(used, owner)| used == place && robust_entry::local_lives(owner))
+    })
 }
 
 /// A thread that uses an object.
@@ -271,7 +272,7 @@ pub struct User(u32);
 impl User {
     /// Returns the calling thread.
     pub fn me() -> User {
-        User(state::current(record::local))
+        User(state::current(robust_entry::local))
     }
 
     /// Returns the thread as a number, for a word that another thread reads.
@@ -286,21 +287,21 @@ impl User {
 
     /// Returns true if the thread lives.
     pub fn lives(self) -> bool {
-        record::local_lives(self.0)
+        robust_entry::local_lives(self.0)
     }
 }
 
 /// Returns the threads that use the object at `place`, each once. The caller has called [`settle`].
 pub fn users(place: usize) -> Vec<User> {
     let mut users = Vec::new();
-    record::each_words(|owner, words| {
+    robust_entry::each_words(|owner, words| {
         if words.names(place) {
             users.push(User(owner));
         }
     });
     FURTHER.with(|list| {
         for &(used, owner) in list.iter() {
-            if used == place && record::local_lives(owner) && !users.contains(&User(owner)) {
+            if used == place && robust_entry::local_lives(owner) && !users.contains(&User(owner)) {
                 users.push(User(owner));
             }
         }

@@ -3,11 +3,11 @@
 //! - [`lock`]: a lock word that survives its owner; [`value`]: a value behind such a lock;
 //! - [`biased`]: a lock that is biased to the thread that takes it most;
 //! - [`rank`]: the order of locks, which debug builds assert;
-//! - [`section`]: critical sections of the calling thread;
-//! - [`record`]: robust-list entries, by which the kernel reports which threads live (`robust_list`);
+//! - [`critical_section`]: critical sections of the calling thread;
+//! - [`robust_entry`]: robust-list entries, by which the kernel reports which threads live (`robust_list`);
 //! - [`fences`]: fences that the kernel executes in other threads;
 //! - [`hazard`]: objects that threads use without a lock;
-//! - [`presence`]: the threads inside something that must not change meanwhile;
+//! - [`callers`]: the threads inside something that must not change meanwhile;
 //! - [`once`]: a thread that exists once in each process;
 //! - [`thread`]: identity of the calling thread; `state`: that thread's words, in one place;
 //! - `shim`: the processor's atomics, or loom's.
@@ -15,17 +15,17 @@
 //! No function here calls a libc function that Sovia interposes. All system calls go through `sovia-sys`.
 
 pub mod biased;
+pub mod callers;
+pub mod critical_section;
 pub mod fences;
 pub mod hazard;
 pub mod lock;
 pub mod once;
 mod owners;
-pub mod presence;
 pub mod rank;
-pub mod record;
+pub mod robust_entry;
 #[allow(unreachable_pub, reason = "an entry is part of a public table, and opaque")]
 mod robust_list;
-pub mod section;
 mod shim;
 pub mod state;
 pub mod thread;

@@ -1,6 +1,6 @@
 //! A lock that survives its owner's death.
 //!
-//! The lock word names the owner's robust-list entry ([`crate::record`]), so a waiting thread sees whether the
+//! The lock word names the owner's robust-list entry ([`crate::robust_entry`]), so a waiting thread sees whether the
 //! owner lives. A waiting thread spins for a moment and then sleeps in steps. It checks the owner at each step. A
 //! thread that takes over the lock of a dead owner learns that it must repair what the lock guards.
 //!
@@ -8,7 +8,7 @@
 //! another thread sleeps ([`crate::fences`]: releasing is frequent and sleeping is rare). So a thread still reads
 //! the lock after it has released the lock. The lock must lie in memory that outlives the call.
 //!
-//! A thread is in a critical section ([`crate::section`]) while it holds a lock. So no signal handler of the
+//! A thread is in a critical section ([`crate::critical_section`]) while it holds a lock. So no signal handler of the
 //! program runs meanwhile and finds the lock held by its own thread. If a handler does find this, it gets
 //! [`Acquired::Reentered`].
 
@@ -16,7 +16,7 @@ use crate::fences;
 use crate::owners::{Local, Owners};
 use crate::shim::{AtomicU32, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_some};
 use crate::state::{self, State};
-use crate::{rank, section};
+use crate::{critical_section, rank};
 use core::marker::PhantomData;
 use sovia_sys::stall::{At, point};
 
@@ -92,7 +92,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     #[inline]
     pub fn lock(&self) -> Acquired {
         state::current(|state| {
-            section::enter_on(state);
+            critical_section::enter_on(state);
             let Some(acquired) = self.acquire(state, K::me(state), None) else { never_taken() };
             if acquired.is_held() {
                 rank::taken_on(state, RANK);
@@ -105,7 +105,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     /// lock for longer.
     pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
         state::current(|state| {
-            section::enter_on(state);
+            critical_section::enter_on(state);
             let me = K::me(state);
             let acquired = if self.takes(me) {
                 Some(Acquired::Clean)
@@ -123,12 +123,12 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     #[inline]
     pub fn try_lock(&self) -> bool {
         state::current(|state| {
-            section::enter_on(state);
+            critical_section::enter_on(state);
             let taken = self.takes(K::me(state));
             if taken {
                 rank::added_on(state, RANK);
             } else {
-                section::leave_on(state);
+                critical_section::leave_on(state);
             }
             taken
         })
@@ -157,7 +157,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         point(At::Unlocking);
         rank::given_back(RANK);
         self.give_back();
-        section::leave();
+        critical_section::leave();
     }
 
     #[inline(always)]
@@ -238,7 +238,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
                 continue;
             }
             if held == me {
-                section::leave_on(state);
+                critical_section::leave_on(state);
                 return Some(Acquired::Reentered);
             }
             if spins < SPINS {
@@ -246,7 +246,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
                 spin_loop();
                 continue;
             }
-            // SYNC: pairs with the Release fence in `record::enter`: the owner's entry is at least as new as the
+            // SYNC: pairs with the Release fence in `robust_entry::enter`: the owner's entry is at least as new as the
             // lock word.
             fence(Ordering::Acquire);
             if !K::lives(held) {
@@ -261,15 +261,15 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
             }
             let left = match until.map(|until| until.saturating_sub(now_ns())) {
                 Some(0) => {
-                    section::leave_on(state);
+                    critical_section::leave_on(state);
                     break None;
                 }
                 left => left.unwrap_or(STEP_NS).min(STEP_NS),
             };
             // Signal handlers may run during the sleep, unless the thread holds another lock.
-            section::leave_on(state);
+            critical_section::leave_on(state);
             self.sleep_while(left, || self.owner.load(Ordering::Relaxed) == held);
-            section::enter_on(state);
+            critical_section::enter_on(state);
             slept = true;
         };
         // This thread may have consumed a wake-up or followed a dead owner, while other threads still sleep.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Family, record};
+use crate::{Family, robust_entry};
 
 fn a_dead_owners_lock_is_taken_over<K: Owners + Sync>() {
     let lock = RobustLock::<K>::default();
@@ -11,18 +11,18 @@ fn a_dead_owners_lock_is_taken_over<K: Owners + Sync>() {
     lock.unlock();
     assert_eq!(lock.lock(), Acquired::Clean);
     lock.unlock();
-    assert!(!section::is_inside());
+    assert!(!critical_section::is_inside());
 }
 
 #[test]
 fn a_dead_owners_lock_is_taken_over_by_id() {
-    // `record::start` has not run, so threads are known by their thread ids.
+    // `robust_entry::start` has not run, so threads are known by their thread ids.
     a_dead_owners_lock_is_taken_over::<Family>();
 }
 
 #[test]
-fn a_dead_owners_lock_is_taken_over_by_record() {
-    record::start();
+fn a_dead_owners_lock_is_taken_over_by_robust_entry() {
+    robust_entry::start();
     a_dead_owners_lock_is_taken_over::<Local>();
 }
 
@@ -34,9 +34,9 @@ fn locking_again_reports_the_caller_as_owner() {
     assert_eq!(lock.lock_within(0), Some(Acquired::Reentered));
     assert!(!lock.try_lock());
     assert!(lock.is_mine());
-    assert_eq!(section::depth(), 1);
+    assert_eq!(critical_section::depth(), 1);
     lock.unlock();
-    assert!(!section::is_inside());
+    assert!(!critical_section::is_inside());
 }
 
 #[test]

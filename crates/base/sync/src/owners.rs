@@ -1,7 +1,7 @@
 //! Kinds of lock owners, and the word by which each owner is known.
 
 use crate::fences::Reach;
-use crate::record;
+use crate::robust_entry;
 use crate::shim::AtomicUsize;
 use crate::state::State;
 
@@ -40,7 +40,7 @@ pub struct Local;
 impl Owners for Local {
     #[inline(always)]
     fn me(state: &State) -> u32 {
-        record::local(state)
+        robust_entry::local(state)
     }
 
     #[inline(always)]
@@ -49,20 +49,20 @@ impl Owners for Local {
     }
 
     fn lives(owner: u32) -> bool {
-        record::local_lives(owner)
+        robust_entry::local_lives(owner)
     }
 
     #[inline(always)]
     fn inside(state: &State) -> Option<&'static AtomicUsize> {
-        record::local_inside(state)
+        robust_entry::local_inside(state)
     }
 
     fn is_inside(owner: u32, place: usize) -> bool {
-        record::is_inside_local(owner, place)
+        robust_entry::is_inside_local(owner, place)
     }
 
     fn ended_outside(owner: u32, place: usize) -> bool {
-        record::ended_outside_local(owner, place)
+        robust_entry::ended_outside_local(owner, place)
     }
 
     const REACH: Reach = Reach::Process;
@@ -75,7 +75,7 @@ pub struct Family;
 impl Owners for Family {
     #[inline(always)]
     fn me(state: &State) -> u32 {
-        record::shared(state)
+        robust_entry::shared(state)
     }
 
     #[inline(always)]
@@ -84,20 +84,20 @@ impl Owners for Family {
     }
 
     fn lives(owner: u32) -> bool {
-        record::shared_lives(owner)
+        robust_entry::shared_lives(owner)
     }
 
     #[inline(always)]
     fn inside(state: &State) -> Option<&'static AtomicUsize> {
-        record::shared_inside(state)
+        robust_entry::shared_inside(state)
     }
 
     fn is_inside(owner: u32, place: usize) -> bool {
-        record::is_inside_shared(owner, place)
+        robust_entry::is_inside_shared(owner, place)
     }
 
     fn ended_outside(owner: u32, place: usize) -> bool {
-        record::ended_outside_shared(owner, place)
+        robust_entry::ended_outside_shared(owner, place)
     }
 
     const REACH: Reach = Reach::Host;

@@ -17,7 +17,7 @@ pub struct State {
     pub(crate) family: Cell<u32>,
     /// Number of critical sections that the thread is in.
     pub(crate) depth: Cell<u32>,
-    /// Not 0 if the thread must call the function of `section::on_leave` when it leaves its last section.
+    /// Not 0 if the thread must call the function of `critical_section::on_leave` when it leaves its last section.
     pub(crate) pending: Cell<u32>,
     /// The thread's id; 0 before the first use.
     pub(crate) tid: Cell<i32>,

@@ -1,7 +1,7 @@
 //! Identity of the calling thread.
 
 use crate::state::State;
-use crate::{record, robust_list, state};
+use crate::{robust_entry, robust_list, state};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::call;
 
@@ -25,7 +25,7 @@ fn born(id: i32) {
     state::current(|state| {
         state.tid.set(id);
         state.lent.set(0);
-        record::forked(state);
+        robust_entry::forked(state);
     });
 }
 
@@ -43,7 +43,7 @@ pub fn none_left() {
 /// Returns the calling thread's id, which is cached after the first call.
 #[inline]
 pub fn thread_id() -> i32 {
-    state::current(record::thread_id)
+    state::current(robust_entry::thread_id)
 }
 
 /// Offset of a counter in the block `sovia_thread_state` of thread-local storage. The counter is the number of

@@ -4,12 +4,12 @@
 
 use crate::common::{fork, reap};
 use core::sync::atomic::{AtomicU32, Ordering};
-use sovia_sync::{Acquired, BiasedLock, Family, fences, record};
+use sovia_sync::{Acquired, BiasedLock, Family, fences, robust_entry};
 use std::sync::Mutex;
 
 #[repr(C)]
 struct Shared {
-    threads: record::Table<{ record::SHARED }>,
+    threads: robust_entry::Table<{ robust_entry::SHARED }>,
     lock: BiasedLock<Family>,
     /// Two counters, which are equal whenever the lock is free, unless the last owner has died.
     counts: [AtomicU32; 2],
@@ -23,7 +23,7 @@ const OFTEN: u32 = 5000;
 fn with_shared(test: impl FnOnce(&'static Shared) + Send) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap();
-    record::start();
+    robust_entry::start();
     fences::find_out();
     if !fences::are_from_kernel() {
         println!("no thread is favoured here");
@@ -33,7 +33,7 @@ fn with_shared(test: impl FnOnce(&'static Shared) + Send) {
     std::mem::forget(mapping);
     // SAFETY: the mapping is never unmapped, and all-zero memory is valid for each field.
     let shared = unsafe { &*(at as *const Shared) };
-    record::share(&shared.threads);
+    robust_entry::share(&shared.threads);
     // A new thread, which has no entry in the table of another test.
     std::thread::scope(|s| {
         s.spawn(|| test(shared));

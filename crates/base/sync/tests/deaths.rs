@@ -4,11 +4,11 @@
 
 use crate::common::{fork, reap};
 use core::sync::atomic::{AtomicU32, Ordering};
-use sovia_sync::{Acquired, Family, RobustLock, record, thread};
+use sovia_sync::{Acquired, Family, RobustLock, robust_entry, thread};
 use std::sync::OnceLock;
 
 struct Shared {
-    threads: record::Table<{ record::SHARED }>,
+    threads: robust_entry::Table<{ robust_entry::SHARED }>,
     lock: RobustLock<Family>,
     step: AtomicU32,
 }
@@ -17,12 +17,12 @@ struct Shared {
 fn shared() -> &'static Shared {
     static AT: OnceLock<usize> = OnceLock::new();
     let at = *AT.get_or_init(|| {
-        record::start();
+        robust_entry::start();
         let mapping = sovia_sys::Mapping::for_family(size_of::<Shared>()).unwrap();
         let at = mapping.base() as usize;
         std::mem::forget(mapping);
         // SAFETY: the mapping is never unmapped, and all-zero memory is valid for each field.
-        record::share(unsafe { &(*(at as *const Shared)).threads });
+        robust_entry::share(unsafe { &(*(at as *const Shared)).threads });
         at
     });
     // SAFETY: `at` is the base of a mapping of this size that is never unmapped. All-zero memory is valid for

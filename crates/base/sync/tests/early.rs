@@ -1,12 +1,12 @@
-//! A thread that takes a lock before `record::start` has found the place of glibc's robust lists.
+//! A thread that takes a lock before `robust_entry::start` has found the place of glibc's robust lists.
 
 #![cfg(all(not(loom), not(miri)))]
 
-use sovia_sync::{RobustLock, record};
+use sovia_sync::{RobustLock, robust_entry};
 use sovia_sys::call;
 
 /// Returns true if the kernel would mark an entry at the calling thread's end: the list has more than its head.
-fn has_record() -> bool {
+fn has_robust_entry() -> bool {
     let (head, _) = call::robust_list().expect("glibc's list");
     // SAFETY: the kernel reports that the calling thread's list begins at `head` with a pointer.
     let first = unsafe { (head as *const usize).read() };
@@ -16,12 +16,12 @@ fn has_record() -> bool {
 static LOCK: RobustLock = RobustLock::new();
 
 #[test]
-fn thread_has_a_record_after_start() {
+fn thread_has_a_robust_entry_after_start() {
     LOCK.lock();
     LOCK.unlock();
-    assert!(!has_record(), "nothing is known yet");
-    record::start();
+    assert!(!has_robust_entry(), "nothing is known yet");
+    robust_entry::start();
     LOCK.lock();
     LOCK.unlock();
-    assert!(has_record(), "the thread is still known by its id");
+    assert!(has_robust_entry(), "the thread is still known by its id");
 }

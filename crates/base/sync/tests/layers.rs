@@ -5,15 +5,15 @@ const LAYERS: &[&[&str]] = &[
     // The processor's atomics, and words of one thread.
     &["shim"],
     &["state"],
-    &["fences", "rank", "robust_list", "section", "words"],
+    &["fences", "rank", "robust_list", "critical_section", "words"],
     // Which threads live, and locks that depend on this.
-    &["record"],
+    &["robust_entry"],
     &["owners"],
     &["lock"],
     &["biased", "value"],
     // Objects that threads use without a lock.
     &["hazard"],
-    &["presence", "thread"],
+    &["callers", "thread"],
     &["once"],
 ];
 

@@ -7,7 +7,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
-use sovia_sync::{Acquired, BiasedLock, RobustBox, RobustLock, hazard, record};
+use sovia_sync::{Acquired, BiasedLock, RobustBox, RobustLock, hazard, robust_entry};
 
 /// A value that two threads must not access at the same time. Loom fails the test if they do.
 struct Guarded<L> {
@@ -117,7 +117,7 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
             thread::spawn(move || {
                 let _ = shared.add();
                 // The kernel marks the entry of a thread that ends.
-                record::ends();
+                robust_entry::ends();
             })
         };
         let heir = {
@@ -146,14 +146,14 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
 
 /// Another thread may get a dead owner's entry at once. This thread does not count as the owner.
 #[test]
-fn a_record_that_is_another_threads_owns_nothing() {
+fn a_robust_entry_of_another_thread_owns_nothing() {
     loom::model(|| {
         let shared = Guarded::new(RobustLock::new());
         let owner = {
             let shared = shared.clone();
             thread::spawn(move || {
                 let _ = shared.add();
-                record::ends();
+                robust_entry::ends();
             })
         };
         owner.join().unwrap();
@@ -341,7 +341,7 @@ fn what_a_biased_thread_has_died_in_is_taken_over_by_one() {
             thread::spawn(move || {
                 shared.add_and_leave();
                 let _ = shared.add();
-                record::ends();
+                robust_entry::ends();
             })
         };
         let heir = {

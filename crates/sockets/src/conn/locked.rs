@@ -2,7 +2,7 @@
 
 use super::{Body, Conn, flag};
 use core::ops::{Deref, DerefMut};
-use sovia_sync::{Acquired, section, thread};
+use sovia_sync::{Acquired, critical_section, thread};
 use std::sync::OnceLock;
 
 impl Conn {
@@ -58,7 +58,7 @@ impl Conn {
     #[inline]
     pub fn is_interrupted(&self) -> bool {
         // Fast path: a thread that is in no critical section does not hold the lock.
-        if !section::is_inside() && !thread::is_refused() {
+        if !critical_section::is_inside() && !thread::is_refused() {
             return false;
         }
         self.is_refused()

@@ -56,7 +56,7 @@ use crate::process_slots::{self, COUNTERS};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use sovia_proto::path::{Rx, Tx};
-use sovia_sync::presence::Presence;
+use sovia_sync::callers::Callers;
 use sovia_sync::{BiasedLock, Family, rank};
 use sovia_sys::cache;
 
@@ -131,9 +131,9 @@ pub struct Conn {
     pub(crate) approach: Approach,
     /// Counts threads inside a kernel receive. While there are any, the receiving direction must not move to the
     /// VI.
-    pub(crate) rx_pins: Presence,
+    pub(crate) rx_pins: Callers,
     /// Counts threads inside a kernel send. While there are any, the sending direction must not move to the VI.
-    pub(crate) tx_pins: Presence,
+    pub(crate) tx_pins: Callers,
     /// Number of bytes received on TCP.
     pub rx_tcp: AtomicU64,
     /// Number of bytes sent on TCP.

@@ -8,7 +8,7 @@ use crate::stream::{self, Got};
 use crate::table::{self, Ref};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_sync::{section, thread};
+use sovia_sync::{critical_section, thread};
 use sovia_sys::{Fd, call};
 use std::sync::OnceLock;
 
@@ -28,7 +28,7 @@ pub(super) fn hands_over(conn: &Conn) -> bool {
 /// Replaces the program's descriptors by a socket to a relay.
 pub(super) fn hand_over(fd: i32, at: Ref) {
     // From here on, no signal handler of the program runs. So none can leave this function by `longjmp`.
-    let _inside = section::inside();
+    let _inside = critical_section::inside();
     {
         let Some(_guard) = at.attached() else { return };
         let is_ours = at.conn.relaying.load(Ordering::Acquire) == thread::thread_id() as u32;
@@ -140,8 +140,8 @@ fn fail_after_last_byte(socket: &Fd) {
     let _ = call::write(socket.raw(), &[0]);
 }
 
-/// Replaces a connection's descriptors by a socket that reports `ECONNRESET`. Called if this process or its next program
-/// must not use the connection. Other processes still may.
+/// Replaces a connection's descriptors by a socket that reports `ECONNRESET`. Called if this process or its next
+/// program must not use the connection. Other processes still may.
 pub(crate) fn replace_by_error(descriptors: impl Iterator<Item = i32>) {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return };

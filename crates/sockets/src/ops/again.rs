@@ -16,7 +16,7 @@ use crate::table::{self, Ref};
 use crate::{epoll_sets, family, kernel_sockets, other_families, process, thread};
 use core::sync::atomic::Ordering;
 use sovia_signal::chain;
-use sovia_sync::section;
+use sovia_sync::critical_section;
 use sovia_sys::call;
 
 /// Flags that rule out another rendezvous. The death of the peer process does not, because another process may have
@@ -83,7 +83,7 @@ fn is_whole(at: Ref) -> bool {
 
 fn begin_anew(fd: i32, at: Ref) {
     // Defer signals. A signal handler of the program must not find the descriptor without a record.
-    let _inside = section::inside();
+    let _inside = critical_section::inside();
     let role = at.conn.role();
     // Mark the old generation as counted, so that the statistics count only the outcome of the new generation.
     at.conn.count_once();

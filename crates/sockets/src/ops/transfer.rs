@@ -6,7 +6,7 @@ use crate::table::Ref;
 use crate::{Errno, Outcome};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_signal::chain;
-use sovia_sync::presence::{Presence, Present};
+use sovia_sync::callers::{Callers, CountedCaller};
 use sovia_sys::clock;
 
 /// Flags of a send or receive.
@@ -27,7 +27,7 @@ pub struct Flags {
 /// Marks the calling thread as inside a kernel call, until the returned value is dropped. Meanwhile no thread
 /// switches the path.
 #[inline]
-fn pin(pins: &Presence) -> Present<'_> {
+fn pin(pins: &Callers) -> CountedCaller<'_> {
     pins.enter(!chain::is_in_handler())
 }
 
@@ -36,7 +36,7 @@ fn pin(pins: &Presence) -> Present<'_> {
 #[inline]
 pub(super) fn make<K: FnOnce() -> Outcome>(
     kernel: K,
-    pins: &Presence,
+    pins: &Callers,
     is_to_be_made: impl FnOnce() -> bool,
     counter: Option<&AtomicU64>,
 ) -> Result<Outcome, K> {

@@ -6,8 +6,8 @@ use crate::per_engine::{per_engine, per_engine_tables};
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use sovia_sync::critical_section::{self, Inside};
 use sovia_sync::hazard::{self, Hazard, Waits};
-use sovia_sync::section::{self, Inside};
 use sovia_sync::{Local, RobustLock, rank};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Deref for Using {
 #[inline]
 pub fn get(index: u32) -> Option<Using> {
     let slot = TABLE.get(index as usize)?;
-    let inside = section::inside();
+    let inside = critical_section::inside();
     loop {
         let pair = NonNull::new(slot.load(Ordering::Acquire))?;
         let hazard = hazard::publish(pair.addr().get());
@@ -79,8 +79,9 @@ pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
 
 /// Calls `f` with every pair and its index.
 pub(crate) fn each(mut f: impl FnMut(u32, &Pair)) {
-    let _inside = section::inside();
-    // One hazard serves for all pairs in turn, because an acceptor looks at all its pairs in each of its first receives.
+    let _inside = critical_section::inside();
+    // One hazard serves for all pairs in turn, because an acceptor looks at all its pairs in each of its first
+    // receives.
     let mut hazard: Option<Hazard> = None;
     for (index, slot) in (0..TOP.load(Ordering::Acquire)).zip(TABLE.iter()) {
         while let Some(pair) = NonNull::new(slot.load(Ordering::Acquire)) {

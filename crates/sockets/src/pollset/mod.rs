@@ -22,7 +22,7 @@ use lists::Lists;
 use sleeper::Terms;
 use smallvec::SmallVec;
 use sovia_signal::interrupt::Moment;
-use sovia_sync::presence::Present;
+use sovia_sync::callers::CountedCaller;
 use sovia_sys::clock;
 use sovia_sys::poll::PollFd;
 
@@ -33,7 +33,7 @@ const KERNEL_NS: u64 = 8_000;
 /// could make a VI for a connection meanwhile, and the kernel would not report bytes on the VI.
 #[derive(Debug, Default)]
 pub struct OnTcp {
-    readers: SmallVec<[Present<'static>; lists::FEW_OURS]>,
+    readers: SmallVec<[CountedCaller<'static>; lists::FEW_OURS]>,
 }
 
 impl OnTcp {

@@ -61,7 +61,7 @@ fn the_threads_that_use_something_are_known() {
 }
 
 #[test]
-fn thread_may_use_more_addresses_than_its_record_has_words() {
+fn thread_may_use_more_addresses_than_its_entry_has_words() {
     let all: Vec<_> = (1..40).map(|i| publish(i << 20)).collect();
     assert!((1..40).all(|i| used(i << 20)));
     drop(all);

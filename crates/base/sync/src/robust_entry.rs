@@ -1,4 +1,4 @@
-//! Robust-list entries (records), which tell which threads live.
+//! Robust-list entries, which tell which threads live.
 //!
 //! A thread that takes one of Sovia's locks has an entry in a table. Every thread that may wait for the lock can
 //! read this table. The lock holds the number and the generation of its owner's entry. The kernel marks the entry

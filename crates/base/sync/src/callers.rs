@@ -1,10 +1,10 @@
-//! Threads that are inside something that must not change meanwhile, in memory that processes share.
+//! Counts the threads that are inside a call during which something must not change, in memory that processes share.
 //!
-//! The first few threads are known by their robust-list entries ([`crate::record`]), so a thread that has been
+//! The first few threads are known by their robust-list entries ([`crate::robust_entry`]), so a thread that has been
 //! killed or cancelled inside no longer counts. Further threads are only counted. A thread that was killed
-//! inside, or has left by `longjmp`, may have left its work there unfinished ([`Presence::was_abandoned`]).
+//! inside, or has left by `longjmp`, may have left its work there unfinished ([`Callers::was_abandoned`]).
 
-use crate::record;
+use crate::robust_entry;
 use crate::shim::{AtomicU32, Ordering};
 use crate::state;
 
@@ -13,52 +13,52 @@ const KNOWN: usize = 3;
 /// Set in `others` after a thread has taken the slot of a thread that was killed inside or has left by `longjmp`.
 const ABANDONED: u32 = 1 << 31;
 
-/// The threads inside. All-zero memory means none.
+/// Count of active callers: the threads inside. All-zero memory means none.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Presence {
+pub struct Callers {
     known: [AtomicU32; KNOWN],
     others: AtomicU32,
 }
 
 /// Keeps the calling thread inside until this value is dropped.
 #[derive(Debug)]
-pub struct Present<'p> {
+pub struct CountedCaller<'p> {
     at: &'p AtomicU32,
     is_known: bool,
 }
 
-impl Presence {
+impl Callers {
     /// Puts the calling thread inside. A thread that makes a change sees this before it checks whether any thread
     /// is inside. `is_first`: the calling thread is inside nowhere else, so an entry with its own word was left
     /// by `longjmp`.
     #[inline]
-    pub fn enter(&self, is_first: bool) -> Present<'_> {
-        let me = state::current(record::shared);
+    pub fn enter(&self, is_first: bool) -> CountedCaller<'_> {
+        let me = state::current(robust_entry::shared);
         let first = &self.known[0];
         // SYNC: pairs with the fence that a thread executes between its change and `is_empty`.
         let order = Ordering::SeqCst;
         if first.compare_exchange(0, me, order, Ordering::Relaxed).is_ok() {
-            return Present { at: first, is_known: true };
+            return CountedCaller { at: first, is_known: true };
         }
         self.enter_beside(me, is_first)
     }
 
     #[cold]
     #[inline(never)]
-    fn enter_beside(&self, me: u32, is_first: bool) -> Present<'_> {
+    fn enter_beside(&self, me: u32, is_first: bool) -> CountedCaller<'_> {
         for at in &self.known {
             let seen = at.load(Ordering::Relaxed);
-            let may = seen == 0 || is_first && seen == me || !record::shared_lives(seen);
+            let may = seen == 0 || is_first && seen == me || !robust_entry::shared_lives(seen);
             if may && seen != 0 {
                 self.others.fetch_or(ABANDONED, Ordering::SeqCst);
             }
             if may && at.compare_exchange(seen, me, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                return Present { at, is_known: true };
+                return CountedCaller { at, is_known: true };
             }
         }
         self.others.fetch_add(1, Ordering::SeqCst);
-        Present { at: &self.others, is_known: false }
+        CountedCaller { at: &self.others, is_known: false }
     }
 
     /// Returns true if no living thread is inside.
@@ -66,7 +66,7 @@ impl Presence {
     pub fn is_empty(&self) -> bool {
         let is_free = |at: &AtomicU32| match at.load(Ordering::SeqCst) {
             0 => true,
-            owner => !record::shared_lives(owner),
+            owner => !robust_entry::shared_lives(owner),
         };
         self.known.iter().all(is_free) && self.others.load(Ordering::SeqCst) & !ABANDONED == 0
     }
@@ -90,7 +90,7 @@ impl Presence {
     }
 
     /// Copies the threads inside `other` to this.
-    pub fn copy_from(&self, other: &Presence) {
+    pub fn copy_from(&self, other: &Callers) {
         for (to, from) in self.known.iter().zip(&other.known) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -98,7 +98,7 @@ impl Presence {
     }
 }
 
-impl Drop for Present<'_> {
+impl Drop for CountedCaller<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.is_known {
@@ -113,7 +113,7 @@ impl Drop for Present<'_> {
 mod tests {
     use super::*;
 
-    fn empty() -> Presence {
+    fn empty() -> Callers {
         // SAFETY: all fields are integers, for which all-zero memory is valid, and it means no threads.
         unsafe { core::mem::zeroed() }
     }

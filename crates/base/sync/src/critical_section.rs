@@ -109,7 +109,7 @@ mod tests {
     use core::sync::atomic::AtomicU32;
 
     #[test]
-    fn what_was_put_off_is_done_when_the_last_section_is_left() {
+    fn deferred_work_is_done_when_the_last_critical_section_is_left() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         on_leave(|| {
             assert!(!is_inside());
