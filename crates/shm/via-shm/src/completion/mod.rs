@@ -6,11 +6,11 @@
 //! the number of VIs that have events. When the completion queue finds a message, it receives the message and
 //! returns the entry directly. So an entry costs little more than the message.
 //!
-//! The queue works with any type of VI that implements [`Member`].
+//! The queue works with any type of VI that implements [`CqVi`].
 //!
-//! Locks are taken in this order: the lock of `members`, the lock of a VI's work queue, the lock of `entries`.
+//! Locks are taken in this order: the lock of `attached_vis`, the lock of a VI's work queue, the lock of `entries`.
 
-mod members;
+mod attached_vis;
 mod sleep;
 mod wait;
 
@@ -19,8 +19,8 @@ use crate::card::Card;
 use crate::engine::Listed;
 use crate::link::Attachment;
 use crate::patience::Budget;
+use attached_vis::{AttachedVis, Look};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use members::{Look, Members};
 use sovia_sys::futex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -33,7 +33,7 @@ use via::{AsyncError, Control, ErrorCode, Resource};
 pub(crate) struct Overrun;
 
 /// A VI whose receive queue is attached to the completion queue.
-pub(crate) trait Member {
+pub(crate) trait CqVi {
     /// Returns the number by which the program knows the VI. Each entry of the VI carries this number.
     fn context(&self) -> u64;
 
@@ -81,7 +81,7 @@ pub(crate) struct CqCore<V> {
     /// Number of callbacks that wait for entries, readable without the lock.
     wanted: AtomicU32,
     entries: Lock<Entries>,
-    members: Lock<Members<V>>,
+    attached_vis: Lock<AttachedVis<V>>,
     /// Number of attached work queues: send queues and receive queues.
     attached: AtomicU32,
     /// Number of the program's looks for entries. The engine uses it to see if the program polls.
@@ -118,7 +118,7 @@ impl Entries {
     }
 }
 
-impl<V: Member> CqCore<V> {
+impl<V: CqVi> CqCore<V> {
     pub(crate) fn new(nic: Arc<Card>, capacity: u32, context: u64) -> CqCore<V> {
         let budget = nic.spin.budget();
         CqCore {
@@ -128,7 +128,7 @@ impl<V: Member> CqCore<V> {
             held: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
             entries: Lock::new(Entries::default()),
-            members: Lock::new(Members::default()),
+            attached_vis: Lock::new(AttachedVis::default()),
             attached: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             word: AtomicU32::new(0),
@@ -144,28 +144,28 @@ impl<V: Member> CqCore<V> {
     pub(crate) fn join(&self, core: Option<&Arc<V>>) {
         self.attached.fetch_add(1, Ordering::SeqCst);
         if let Some(core) = core {
-            self.members.lock().join(core);
-            self.members_changed();
+            self.attached_vis.lock().join(core);
+            self.vis_changed();
         }
     }
 
     /// Removes a VI that is being dropped. Called for each attached work queue of the VI.
     pub(crate) fn leave(&self, core: &Arc<V>) {
         self.attached.fetch_sub(1, Ordering::SeqCst);
-        self.members.lock().leave(core);
-        self.members_changed();
+        self.attached_vis.lock().leave(core);
+        self.vis_changed();
     }
 
     /// Adds the connection of a VI whose receive queue is attached.
     pub(crate) fn connected(&self, core: &Arc<V>, attachment: &Arc<Attachment>) {
-        self.members.lock().connected(core, attachment);
-        self.members_changed();
+        self.attached_vis.lock().connected(core, attachment);
+        self.vis_changed();
     }
 
     /// Removes the connection of a VI whose receive queue is attached.
     pub(crate) fn disconnected(&self, core: &V, attachment: &Attachment) {
-        self.members.lock().disconnected(core, attachment);
-        self.members_changed();
+        self.attached_vis.lock().disconnected(core, attachment);
+        self.vis_changed();
     }
 
     pub(crate) fn looks(&self) -> u32 {
@@ -255,10 +255,10 @@ impl<V: Member> CqCore<V> {
         if let Some(entry) = self.pop() {
             return Some(entry);
         }
-        let mut members = self.members.lock();
+        let mut attached_vis = self.attached_vis.lock();
         // If a callback waits, the callback gets the entry, even if this thread finds the message.
         let mine = self.wanted.load(Ordering::Relaxed) == 0;
-        let found = members.find(|core| {
+        let found = attached_vis.find(|core| {
             if core.receive_for_cq(mine) {
                 return Look::Found(CqEntry {
                     context: core.context(),
@@ -268,25 +268,25 @@ impl<V: Member> CqCore<V> {
             self.pop().map_or(Look::Nothing, Look::Found)
         });
         if found.is_some() {
-            members.polls = 0;
+            attached_vis.polls = 0;
             return found;
         }
-        // Only the thread that holds the lock of `members` changes `looks`, so a load and a store are enough.
+        // Only the thread that holds the lock of `attached_vis` changes `looks`, so a load and a store are enough.
         let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
         self.looks.store(looks, Ordering::Relaxed);
         if self.armed.load(Ordering::Relaxed) != 0 {
-            members.polls += 1;
-            if members.polls >= POLLS {
-                members.polls = 0;
+            attached_vis.polls += 1;
+            if attached_vis.polls >= POLLS {
+                attached_vis.polls = 0;
                 self.armed.store(0, Ordering::Relaxed);
-                members.vis.iter().for_each(|core| core.disarm());
+                attached_vis.vis.iter().for_each(|core| core.disarm());
             }
         }
         if looks.is_multiple_of(TURN) {
             let staged = |core: &&Arc<V>| core.has_staged();
-            let targets: Vec<_> = members.vis.iter().filter(staged).cloned().collect();
-            // Release the lock of `members`, so that other threads can look for entries meanwhile.
-            drop(members);
+            let targets: Vec<_> = attached_vis.vis.iter().filter(staged).cloned().collect();
+            // Release the lock of `attached_vis`, so that other threads can look for entries meanwhile.
+            drop(attached_vis);
             targets.iter().for_each(|core| core.serve());
         }
         None
@@ -294,7 +294,7 @@ impl<V: Member> CqCore<V> {
 
     /// Makes senders wake the engine, because no thread looks for entries any more.
     fn arm(&self) {
-        let vis = self.members.lock().vis.clone();
+        let vis = self.attached_vis.lock().vis.clone();
         self.armed.store(1, Ordering::Relaxed);
         vis.iter().for_each(|core| core.arm());
     }
@@ -304,7 +304,7 @@ impl<V: Member> CqCore<V> {
     fn disarm(&self) {
         if self.armed.load(Ordering::Relaxed) != 0 && !self.entries.lock().are_awaited() {
             self.armed.store(0, Ordering::Relaxed);
-            let vis = self.members.lock().vis.clone();
+            let vis = self.attached_vis.lock().vis.clone();
             vis.iter().for_each(|core| core.disarm());
         }
     }

@@ -6,8 +6,8 @@
 //! that this process adds, and with each VI that is added or removed. If the kernel cannot wait for several words,
 //! or there are too many words, the queue's VIs are armed. The engine then wakes the thread.
 
-use super::members::Members;
-use super::{CqCore, Member};
+use super::attached_vis::AttachedVis;
+use super::{CqCore, CqVi};
 use crate::link::{Attachment, Link};
 use crate::segment::SideIndex;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,22 +56,22 @@ impl SleepWord {
 
 /// A sleep that has been announced at all words of a queue.
 pub(super) struct Announced {
-    places: Vec<(SleepWord, u32)>,
+    words: Vec<(SleepWord, u32)>,
 }
 
 impl Announced {
     /// Announces a sleep to the senders of a queue's VIs. Returns `None` if there are too many words, or if the
     /// kernel cannot wait for several words.
-    pub(super) fn to<V: Member>(members: &Members<V>) -> Option<Announced> {
-        if UNKNOWN.load(Ordering::Relaxed) || members.places() >= WORDS_MAX {
+    pub(super) fn to<V: CqVi>(attached_vis: &AttachedVis<V>) -> Option<Announced> {
+        if UNKNOWN.load(Ordering::Relaxed) || attached_vis.sleep_word_count() >= WORDS_MAX {
             return None;
         }
-        let mut places = Vec::new();
-        members.each_place(|place| {
-            let seen = place.announce();
-            places.push((place, seen));
+        let mut words = Vec::new();
+        attached_vis.each_sleep_word(|word| {
+            let seen = word.announce();
+            words.push((word, seen));
         });
-        Some(Announced { places })
+        Some(Announced { words })
     }
 
     /// Sleeps until a sender wakes the thread, `own` has another value than `seen`, or `ns` nanoseconds have
@@ -79,7 +79,7 @@ impl Announced {
     pub(super) fn sleep(&self, own: &AtomicU32, seen: u32, ns: u64) -> sovia_sys::Result<()> {
         let mut any = AnyOf::default();
         any.push(own, seen);
-        self.places.iter().for_each(|(place, seen)| any.push(place.word(), *seen));
+        self.words.iter().for_each(|(word, seen)| any.push(word.word(), *seen));
         let result = any.wait(ns);
         // A seccomp filter that does not know the system call may return any error.
         if let Err(errno) = result
@@ -92,9 +92,9 @@ impl Announced {
     }
 }
 
-impl<V: Member> CqCore<V> {
+impl<V: CqVi> CqCore<V> {
     /// Wakes the sleeping threads, because the set of VIs has changed.
-    pub(super) fn members_changed(&self) {
+    pub(super) fn vis_changed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake();
         }

@@ -1,7 +1,7 @@
 //! Waits for an entry: spins for a while, then sleeps.
 
 use super::sleep::Announced;
-use super::{CqCore, Member};
+use super::{CqCore, CqVi};
 use crate::patience::{Deadline, LOOKS, NAP_MAX, deadline, left};
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -9,7 +9,7 @@ use sovia_sys::{Errno, clock, futex};
 use via::cq::CqEntry;
 use via::error::WaitError;
 
-impl<V: Member> CqCore<V> {
+impl<V: CqVi> CqCore<V> {
     /// Waits for the next entry.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
         for _ in 0..LOOKS {
@@ -19,7 +19,7 @@ impl<V: Member> CqCore<V> {
             core::hint::spin_loop();
         }
         let (start, until) = (clock::now_ns(), deadline(timeout));
-        if self.members.lock().may_spin() {
+        if self.attached_vis.lock().may_spin() {
             let spin = start + self.budget.get();
             let spin = until.map_or(spin, |until| until.min(spin));
             while clock::now_ns() < spin {
@@ -39,7 +39,7 @@ impl<V: Member> CqCore<V> {
         let entry = self.sleep(until);
         let last = self.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && self.unlisted.swap(false, Ordering::SeqCst) {
-            let vis = self.members.lock().vis.clone();
+            let vis = self.attached_vis.lock().vis.clone();
             self.nic
                 .hub
                 .engine
@@ -54,8 +54,8 @@ impl<V: Member> CqCore<V> {
     fn sleep(&self, until: Deadline) -> Option<CqEntry> {
         loop {
             let seen = self.word.load(Ordering::SeqCst);
-            // Under the lock of `members` no VI is added. A VI that is added later changes `word`.
-            let announced = Announced::to(&self.members.lock());
+            // Under the lock of `attached_vis` no VI is added. A VI that is added later changes `word`.
+            let announced = Announced::to(&self.attached_vis.lock());
             let Some(announced) = announced else { return self.sleep_by_engine(until) };
             if let Some(entry) = self.done() {
                 return Some(entry);
@@ -67,7 +67,7 @@ impl<V: Member> CqCore<V> {
             match announced.sleep(&self.word, seen, time) {
                 // Look at every VI, because a peer may have corrupted the bits by which the queue finds VIs with
                 // messages.
-                Err(Errno::ETIMEDOUT) => self.members.lock().suspect_all(),
+                Err(Errno::ETIMEDOUT) => self.attached_vis.lock().suspect_all(),
                 Err(Errno::ENOSYS) => {
                     drop(announced);
                     return self.sleep_by_engine(until);
@@ -89,7 +89,7 @@ impl<V: Member> CqCore<V> {
                 break entry;
             }
             if futex::wait(&self.word, seen, Some(time)) == Err(Errno::ETIMEDOUT) {
-                self.members.lock().suspect_all();
+                self.attached_vis.lock().suspect_all();
             }
         };
         self.by_engine.fetch_sub(1, Ordering::SeqCst);

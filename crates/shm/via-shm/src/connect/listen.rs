@@ -37,7 +37,7 @@ struct ListenAddress {
     /// epoll instance also wakes for requesters that another thread has welcomed.
     epoll: Fd,
     /// Number of threads that wait at the address. The last of these threads to leave closes the listener.
-    ready_lists: AtomicU32,
+    waiting: AtomicU32,
 }
 
 /// A requester that has been welcomed. The requester may be stopped before it sends its request, so no thread of
@@ -66,7 +66,7 @@ impl ListenAddress {
         poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, listener.raw(), libc::EPOLLIN as u32, 0)?;
         childless.push(listener.raw());
         let arrivals = Mutex::default();
-        Ok(ListenAddress { listener, arrivals, epoll, ready_lists: AtomicU32::new(1) })
+        Ok(ListenAddress { listener, arrivals, epoll, waiting: AtomicU32::new(1) })
     }
 
     fn arrivals(&self) -> MutexGuard<'_, VecDeque<Arrival>> {
@@ -206,7 +206,7 @@ impl Arrival {
 }
 
 impl Listeners {
-    fn places(&self) -> MutexGuard<'_, HashMap<NetAddress, Arc<ListenAddress>>> {
+    fn listen_addresses(&self) -> MutexGuard<'_, HashMap<NetAddress, Arc<ListenAddress>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -221,19 +221,19 @@ impl Listeners {
     ) -> Result<Incoming, ConnectError> {
         let goes_on =
             |error: &ConnectError| *error == ConnectError::Timeout && left(until) != Some(0);
-        let place = loop {
+        let listen_address = loop {
             match self.enter(hub.uid, address, slice()?) {
                 Err(error) if goes_on(&error) => {}
                 entered => break entered?,
             }
         };
         let result = loop {
-            match slice().and_then(|end| place.wait(hub, end)) {
+            match slice().and_then(|end| listen_address.wait(hub, end)) {
                 Err(error) if goes_on(&error) => {}
                 outcome => break outcome,
             }
         };
-        self.leave(address, place);
+        self.leave(address, listen_address);
         result
     }
 
@@ -246,25 +246,25 @@ impl Listeners {
         const PAUSE: u64 = 1_000_000;
         let name = name_of(uid, address)?;
         loop {
-            let mut places = self.places();
-            if let Some(place) = places.get(address) {
-                place.ready_lists.fetch_add(1, Ordering::Relaxed);
-                return Ok(place.clone());
+            let mut listen_addresses = self.listen_addresses();
+            if let Some(listen_address) = listen_addresses.get(address) {
+                listen_address.waiting.fetch_add(1, Ordering::Relaxed);
+                return Ok(listen_address.clone());
             }
             match ListenAddress::new(&name) {
-                Ok(place) => {
-                    let place = Arc::new(place);
-                    places.insert(address.clone(), place.clone());
-                    return Ok(place);
+                Ok(listen_address) => {
+                    let listen_address = Arc::new(listen_address);
+                    listen_addresses.insert(address.clone(), listen_address.clone());
+                    return Ok(listen_address);
                 }
-                Err(Errno::EADDRINUSE) => drop(places),
+                Err(Errno::EADDRINUSE) => drop(listen_addresses),
                 Err(e) => return Err(system("bind or epoll")(e)),
             }
             // The address is in use. Perhaps only a child holds a socket with this name, which its parent has shut
             // down. (A child that was not made by libc's `fork` keeps such sockets until it executes a program.) A
             // connect to a socket that was shut down is refused.
             if let Ok(_) | Err(Errno::EAGAIN) = Packets::connect(&name) {
-                if self.places().contains_key(address) {
+                if self.listen_addresses().contains_key(address) {
                     continue;
                 }
                 return Err(ConnectError::Resource("another process waits at this address"));
@@ -276,20 +276,20 @@ impl Listeners {
         }
     }
 
-    fn leave(&self, address: &NetAddress, place: Arc<ListenAddress>) {
-        let mut places = self.places();
+    fn leave(&self, address: &NetAddress, listen_address: Arc<ListenAddress>) {
+        let mut listen_addresses = self.listen_addresses();
         let mut childless = childless::all();
-        if place.ready_lists.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if listen_address.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
             // The shutdown refuses new requesters, even if a child holds a copy of the file descriptor. The loop
             // turns away the requesters in the backlog.
-            place.listener.shutdown();
-            while place.listener.accept().is_ok() {}
-            childless.retain(|&fd| fd != place.listener.raw());
-            places.remove(address);
+            listen_address.listener.shutdown();
+            while listen_address.listener.accept().is_ok() {}
+            childless.retain(|&fd| fd != listen_address.listener.raw());
+            listen_addresses.remove(address);
         }
-        // Close the socket while the locks of `places` and `childless` are held. Otherwise a thread that enters
-        // this address would find the name in use, or a forked child would keep the socket.
-        drop(place);
+        // Close the socket while the locks of `listen_addresses` and `childless` are held. Otherwise a thread that
+        // enters this address would find the name in use, or a forked child would keep the socket.
+        drop(listen_address);
     }
 }
 
@@ -297,7 +297,9 @@ impl Listeners {
 impl Listeners {
     /// Returns the number of threads that wait at an address.
     pub(crate) fn waiting_at(&self, address: &NetAddress) -> u32 {
-        self.places().get(address).map_or(0, |place| place.ready_lists.load(Ordering::Relaxed))
+        self.listen_addresses()
+            .get(address)
+            .map_or(0, |listen_address| listen_address.waiting.load(Ordering::Relaxed))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The VIs of a completion queue, and the search for VIs with events.
 
-use super::Member;
+use super::CqVi;
 use super::sleep::SleepWord;
 use crate::link::{Attachment, Link};
 use crate::segment::SideIndex;
@@ -13,7 +13,7 @@ const FEW: usize = 8;
 
 /// The VIs whose receive queues are attached to the completion queue. A VI stays until it is dropped.
 #[derive(Debug)]
-pub(super) struct Members<V> {
+pub(super) struct AttachedVis<V> {
     pub(super) vis: Vec<Arc<V>>,
     /// Index of the VI at which the next look begins, while there are few VIs.
     next: usize,
@@ -32,7 +32,7 @@ pub(super) struct Members<V> {
 /// Identifies one end of a VI: address of its link (for comparison only), side, and number of the VI.
 type Ident = (usize, SideIndex, u32);
 
-fn place_of(attachment: &Attachment) -> Ident {
+fn ident_of(attachment: &Attachment) -> Ident {
     (Arc::as_ptr(&attachment.link) as usize, attachment.side, attachment.vi)
 }
 
@@ -58,9 +58,9 @@ impl<V> Watched<V> {
     }
 }
 
-impl<V> Default for Members<V> {
-    fn default() -> Members<V> {
-        Members {
+impl<V> Default for AttachedVis<V> {
+    fn default() -> AttachedVis<V> {
+        AttachedVis {
             vis: Vec::new(),
             next: 0,
             watched: Vec::new(),
@@ -71,7 +71,7 @@ impl<V> Default for Members<V> {
     }
 }
 
-impl<V: Member> Members<V> {
+impl<V: CqVi> AttachedVis<V> {
     fn many(&self) -> bool {
         self.vis.len() > FEW
     }
@@ -91,12 +91,12 @@ impl<V: Member> Members<V> {
 
     /// Removes a VI that is being dropped and is no longer connected.
     pub(super) fn leave(&mut self, core: &Arc<V>) {
-        self.vis.retain(|member| !Arc::ptr_eq(member, core));
-        self.unwatched.retain(|(member, _)| !Arc::ptr_eq(member, core));
+        self.vis.retain(|entry| !Arc::ptr_eq(entry, core));
+        self.unwatched.retain(|(entry, _)| !Arc::ptr_eq(entry, core));
         for watched in self.watched.iter_mut().flatten() {
-            for place in &mut watched.vis {
-                if place.as_ref().is_some_and(|(member, _)| Arc::ptr_eq(member, core)) {
-                    *place = None;
+            for slot in &mut watched.vis {
+                if slot.as_ref().is_some_and(|(entry, _)| Arc::ptr_eq(entry, core)) {
+                    *slot = None;
                 }
             }
         }
@@ -105,12 +105,12 @@ impl<V: Member> Members<V> {
 
     /// Frees the ready lists that watch no VI any more, and drops the references to their links.
     fn let_go(&mut self) {
-        for place in &mut self.watched {
-            if let Some(watched) = place
+        for slot in &mut self.watched {
+            if let Some(watched) = slot
                 && watched.vis.iter().all(Option::is_none)
             {
                 watched.link.give_ready_list(watched.side, watched.index);
-                *place = None;
+                *slot = None;
             }
         }
     }
@@ -124,19 +124,19 @@ impl<V: Member> Members<V> {
 
     /// Removes a VI's former connection.
     pub(super) fn disconnected(&mut self, core: &V, attachment: &Attachment) {
-        let this = |member: &Arc<V>| core::ptr::eq(&**member, core);
-        let gone = place_of(attachment);
-        self.unwatched.retain(|(member, place)| !(this(member) && *place == gone));
+        let this = |entry: &Arc<V>| core::ptr::eq(&**entry, core);
+        let gone = ident_of(attachment);
+        self.unwatched.retain(|(entry, slot)| !(this(entry) && *slot == gone));
         for watched in self.watched.iter_mut().flatten() {
             // Skip other segments: the VI may already have a new connection there, with the same VI number.
             if !watched.is_of(attachment) {
                 continue;
             }
-            let place = watched.vis.get_mut(attachment.vi as usize);
-            if let Some(place) = place
-                && place.as_ref().is_some_and(|(member, _)| this(member))
+            let slot = watched.vis.get_mut(attachment.vi as usize);
+            if let Some(slot) = slot
+                && slot.as_ref().is_some_and(|(entry, _)| this(entry))
             {
-                *place = None;
+                *slot = None;
                 attachment.back().wake_word.unwatch(watched.index);
             }
         }
@@ -145,11 +145,11 @@ impl<V: Member> Members<V> {
 
     fn watch(&mut self, core: &Arc<V>, attachment: &Arc<Attachment>) {
         let known = |w: &Option<Watched<V>>| w.as_ref().is_some_and(|w| w.is_of(attachment));
-        let place = self.watched.iter().position(known).or_else(|| self.begin(attachment));
-        let Some((place, watched)) =
-            place.and_then(|place| Some((place, self.watched[place].as_mut()?)))
+        let slot = self.watched.iter().position(known).or_else(|| self.begin(attachment));
+        let Some((slot, watched)) =
+            slot.and_then(|slot| Some((slot, self.watched[slot].as_mut()?)))
         else {
-            self.unwatched.push((core.clone(), place_of(attachment)));
+            self.unwatched.push((core.clone(), ident_of(attachment)));
             return;
         };
         let vi = attachment.vi as usize;
@@ -159,7 +159,7 @@ impl<V: Member> Members<V> {
         watched.vis[vi] = Some((core.clone(), true));
         attachment.back().wake_word.watch(watched.index);
         // Look at this VI once, because messages that arrived before `watch` have set no bit.
-        self.ready.push_back((place, attachment.vi));
+        self.ready.push_back((slot, attachment.vi));
     }
 
     /// Takes a free ready list of the attachment's segment and returns its index in `watched`; `None` if there is
@@ -186,12 +186,12 @@ impl<V: Member> Members<V> {
     }
 
     /// Returns the number of words on which a thread must sleep.
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn sleep_word_count(&self) -> usize {
         if self.many() { self.watched.len() + self.unwatched.len() } else { self.vis.len() }
     }
 
     /// Calls `each` with every futex word that a sender of these VIs may wake.
-    pub(super) fn each_place(&self, mut each: impl FnMut(SleepWord)) {
+    pub(super) fn each_sleep_word(&self, mut each: impl FnMut(SleepWord)) {
         if !self.many() {
             let attached = self.vis.iter().filter_map(|core| core.attachment());
             attached.for_each(|attachment| each(SleepWord::WakeWord(attachment)));
@@ -206,15 +206,15 @@ impl<V: Member> Members<V> {
 
     /// Makes the next look examine every VI.
     pub(super) fn suspect_all(&mut self) {
-        for (place, watched) in self.watched.iter_mut().enumerate() {
+        for (slot, watched) in self.watched.iter_mut().enumerate() {
             if let Some(Watched { link, side, index, .. }) = watched {
                 link.segment.ready_list(*side, *index).summarise();
             }
-            for (vi, member) in watched.iter_mut().flat_map(|w| &mut w.vis).enumerate() {
-                if let Some((_, ready)) = member
+            for (vi, entry) in watched.iter_mut().flat_map(|w| &mut w.vis).enumerate() {
+                if let Some((_, ready)) = entry
                     && !core::mem::replace(ready, true)
                 {
-                    self.ready.push_back((place, vi as u32));
+                    self.ready.push_back((slot, vi as u32));
                 }
             }
         }
@@ -239,21 +239,21 @@ impl<V: Member> Members<V> {
     }
 
     fn find_among_many<T>(&mut self, mut look: impl FnMut(&Arc<V>) -> Look<T>) -> Option<T> {
-        for (place, watched) in self.watched.iter_mut().enumerate() {
+        for (slot, watched) in self.watched.iter_mut().enumerate() {
             let Some(watched) = watched else { continue };
             let ready_list = watched.link.segment.ready_list(watched.side, watched.index);
             ready_list.drain(|vi| {
                 if let Some(Some((_, ready))) = watched.vis.get_mut(vi as usize)
                     && !core::mem::replace(ready, true)
                 {
-                    self.ready.push_back((place, vi));
+                    self.ready.push_back((slot, vi));
                 }
             });
         }
-        while let Some(&(place, vi)) = self.ready.front() {
-            let watched = self.watched[place].as_mut();
-            let member = watched.and_then(|w| w.vis.get_mut(vi as usize)).and_then(Option::as_mut);
-            if let Some((core, ready)) = member {
+        while let Some(&(slot, vi)) = self.ready.front() {
+            let watched = self.watched[slot].as_mut();
+            let entry = watched.and_then(|w| w.vis.get_mut(vi as usize)).and_then(Option::as_mut);
+            if let Some((core, ready)) = entry {
                 if let Look::Found(found) = look(core) {
                     // Move this VI behind the others, so that the next look begins with another VI.
                     self.ready.rotate_left(1);
@@ -271,7 +271,7 @@ impl<V: Member> Members<V> {
     }
 }
 
-impl<V> Drop for Members<V> {
+impl<V> Drop for AttachedVis<V> {
     fn drop(&mut self) {
         for watched in self.watched.iter().flatten() {
             watched.link.give_ready_list(watched.side, watched.index);

@@ -1,13 +1,13 @@
-//! Implements [`Member`] for a VI whose receive queue is attached to a completion queue.
+//! Implements [`CqVi`] for a VI whose receive queue is attached to a completion queue.
 
-use crate::completion::Member;
+use crate::completion::CqVi;
 use crate::engine::Listed;
 use crate::link::Attachment;
 use crate::vi::inner::Core;
 use crate::vi::recv::LookResult;
 use std::sync::{Arc, Weak};
 
-impl Member for Core {
+impl CqVi for Core {
     fn context(&self) -> u64 {
         self.context
     }
