@@ -71,15 +71,15 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         Reason::SharedByProcesses => {
             line("nothing, while several processes read the connection. Once only one process has the connection, Sovia accelerates it")
         }
-        Reason::RetreatExec => {
+        Reason::FallbackExec => {
             line("make sure that the program keeps PATH and the environment when it executes another program: the other program then runs under Sovia as well")
         }
-        Reason::RetreatUlp => line("switch off kernel TLS (in OpenSSL: no `Options = KTLS`) and socket filters"),
-        Reason::RetreatPassed => line("run the process that receives the descriptor under Sovia as well"),
-        Reason::RetreatCall => {
+        Reason::FallbackUlp => line("switch off kernel TLS (in OpenSSL: no `Options = KTLS`) and socket filters"),
+        Reason::FallbackPassed => line("run the process that receives the descriptor under Sovia as well"),
+        Reason::FallbackCall => {
             line("avoid splice, MSG_OOB and O_ASYNC: docs/reference/functions.md lists the supported calls")
         }
-        Reason::RetreatCredentials => {
+        Reason::FallbackCredentials => {
             line("not possible for this connection. Sovia accelerates later connections if the rules allow their peers")
         }
         Reason::Filter => line("not possible: only the program knows which system calls its seccomp filter allows"),
@@ -101,7 +101,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         Reason::NoFilterAgent => line("start an agent on this host:  sudo sovia agent --filters"),
         Reason::HalfClosed => line("make the ends look for each other at once, before the program shuts down a direction:  SOVIA_MEET=0"),
         Reason::ShortLived => line("make the ends look for each other at once, with the first transfer:  SOVIA_MEET=0"),
-        Reason::RetreatPeer => line("not possible at this end: run `sovia explain` for the other end's process, which knows the reason"),
+        Reason::FallbackPeer => line("not possible at this end: run `sovia explain` for the other end's process, which knows the reason"),
         Reason::Corrupt | Reason::Replaced => {
             line("report this fault of the program or of Sovia: see CONTRIBUTING.md, \"To report a fault\"")
         }

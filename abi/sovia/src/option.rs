@@ -203,10 +203,10 @@ macro_rules! sentences {
 }
 
 sentences! {
-    PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses RetreatExec RetreatUlp
-    RetreatPassed RetreatCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
-    UnknownUser RetreatCredentials Replaced NotConnected Filter OtherUser AddressSpace
-    NoThread NeverConnected Relayed RetreatPeer HalfClosed UnknownLibc OwnerUnknown NoAgent PacketFilter NoFilterAgent SwitchedOff NoNic NicGone BrokenOff
+    PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses FallbackExec FallbackUlp
+    FallbackPassed FallbackCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
+    UnknownUser FallbackCredentials Replaced NotConnected Filter OtherUser AddressSpace
+    NoThread NeverConnected Relayed FallbackPeer HalfClosed UnknownLibc OwnerUnknown NoAgent PacketFilter NoFilterAgent SwitchedOff NoNic NicGone BrokenOff
 }
 
 /// Returns a sentence for a value of SOV_REASON; null for an unknown value.

@@ -47,13 +47,13 @@ counters! {
         /// Several processes have a descriptor of the connection.
         SharedByProcesses = 5, "shared by several processes";
         /// The program passed the connection to another program by exec.
-        RetreatExec = 6, "went back to TCP: the program replaced itself with another program (exec)";
+        FallbackExec = 6, "went back to TCP: the program replaced itself with another program (exec)";
         /// The program attached an upper-layer protocol or a socket filter in the kernel.
-        RetreatUlp = 9, "went back to TCP: the program lets the kernel process the stream (kernel TLS, socket filter)";
+        FallbackUlp = 9, "went back to TCP: the program lets the kernel process the stream (kernel TLS, socket filter)";
         /// The program sent a descriptor of the connection to another process by SCM_RIGHTS.
-        RetreatPassed = 10, "went back to TCP: the descriptor was sent to another process";
+        FallbackPassed = 10, "went back to TCP: the descriptor was sent to another process";
         /// The program made a call on the connection that Sovia does not support on a VI.
-        RetreatCall = 11, "went back to TCP: the program used a call that Sovia does not support";
+        FallbackCall = 11, "went back to TCP: the program used a call that Sovia does not support";
         /// The two ends run different versions of the library.
         VersionMismatch = 13, "the other end runs a different version of Sovia";
         /// Sovia could not make or map a segment.
@@ -70,7 +70,7 @@ counters! {
         /// user.
         UnknownUser = 19, "the ID of this process's user is not mapped in the user namespace";
         /// The program changed its user, groups, capabilities or namespaces.
-        RetreatCredentials = 20, "went back to TCP: the program changed its user or its privileges";
+        FallbackCredentials = 20, "went back to TCP: the program changed its user or its privileges";
         /// The program closed the descriptor by its own system call, and another socket now has the descriptor's
         /// number.
         Replaced = 21, "the program closed its descriptor by a direct system call, and another socket got the same number";
@@ -91,7 +91,7 @@ counters! {
         /// TCP.
         Relayed = 30, "continued through a relay process: the peer could not take the connection back to TCP";
         /// The peer moved the connection to TCP, for its own reason.
-        RetreatPeer = 31, "went back to TCP: the peer asked for that";
+        FallbackPeer = 31, "went back to TCP: the peer asked for that";
         /// One direction ended before the rendezvous.
         HalfClosed = 32, "one direction was shut down before the two ends had found each other";
         /// The stdio streams of this libc read and write without calling Sovia's hooks.

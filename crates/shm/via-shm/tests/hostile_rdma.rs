@@ -29,16 +29,17 @@ fn parts() -> Vec<(&'static str, Vec<(usize, usize)>)> {
     // Computes the offsets in a segment created for this purpose.
     let (segment, _fd) = Segment::create().unwrap();
     let base = std::ptr::from_ref(segment.side(0)) as usize & !0xfff;
-    let lanes = [0, 1].map(|from| std::ptr::from_ref(segment.direction(0, from)) as usize - base);
+    let directions =
+        [0, 1].map(|from| std::ptr::from_ref(segment.direction(0, from)) as usize - base);
     let sides = [0, 1].map(|side| std::ptr::from_ref(segment.side(side)) as usize - base);
     let each = |at: [usize; 2], offset, len| at.map(|at| (at + offset, len)).to_vec();
     let ready_list = size_of::<ReadyList>();
     let ready_lists = offset_of!(Side, ready_lists);
     vec![
-        ("the initiator's words", each(lanes, offset_of!(Direction, writer), 64)),
-        ("whether it reaches", each(lanes, offset_of!(Direction, writer) + 6 * 8, 8)),
-        ("the target's words", each(lanes, offset_of!(Direction, reader), 64)),
-        ("the bells", each(lanes, offset_of!(Direction, wake_word), 128)),
+        ("the initiator's words", each(directions, offset_of!(Direction, writer), 64)),
+        ("whether it reaches", each(directions, offset_of!(Direction, writer) + 6 * 8, 8)),
+        ("the target's words", each(directions, offset_of!(Direction, reader), 64)),
+        ("the wake words", each(directions, offset_of!(Direction, wake_word), 128)),
         ("the counts of regions", each(sides, offset_of!(Side, regions) & !7, 8)),
         ("the engines' ready lists", each(sides, ready_lists, ready_list)),
         ("the completion queues' ready lists", each(sides, ready_lists + ready_list, ready_list)),

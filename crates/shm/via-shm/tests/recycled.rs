@@ -44,13 +44,13 @@ fn peer() {
     if env::var_os("VIA_EXECUTES").is_some() {
         panic!("{}", Command::new("sleep").arg("60").exec());
     }
-    leave_a_relative(&end, Path::new(&file));
+    leave_a_forked_relative(&end, Path::new(&file));
     thread::sleep(crate::common::PATIENCE);
 }
 
 /// Forks a child that waits until this process has ended. The child then forks a process with this process's id. That
 /// process writes to `file` if its inherited memory was changed.
-fn leave_a_relative(end: &End<'_, ShmNic>, file: &Path) {
+fn leave_a_forked_relative(end: &End<'_, ShmNic>, file: &Path) {
     // SAFETY: the system calls take plain numbers and a pointer to a local variable. The children only sleep, read
     // their own memory, write files and exit.
     unsafe {
@@ -127,7 +127,7 @@ fn write(end: &End<'_, ShmNic>, target: Target, seed: usize) -> Result<u32, Stat
 
 /// Kills the peer and checks that the relative gets no RDMA. With `first`, RDMAs go to the peer before, so that this
 /// process has opened its memory.
-fn a_relative_gets_nothing(test: &str, first: bool) {
+fn a_forked_relative_gets_nothing(test: &str, first: bool) {
     let file = scratch(test);
     let name = format!("recycled-{test}-{}", std::process::id());
     let path = file.to_string_lossy();
@@ -157,13 +157,13 @@ fn a_relative_gets_nothing(test: &str, first: bool) {
 }
 
 #[test]
-fn a_relative_with_the_number_of_a_peer_gets_nothing() {
-    a_relative_gets_nothing("after-rdma", true);
+fn a_forked_relative_with_the_number_of_a_peer_gets_nothing() {
+    a_forked_relative_gets_nothing("after-rdma", true);
 }
 
 #[test]
-fn a_relative_of_a_peer_never_reached_for_gets_nothing() {
-    a_relative_gets_nothing("before-rdma", false);
+fn a_forked_relative_of_a_peer_never_reached_for_gets_nothing() {
+    a_forked_relative_gets_nothing("before-rdma", false);
 }
 
 #[test]

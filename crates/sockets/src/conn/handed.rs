@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_generation_is_known_when_it_has_ended() {
+    fn a_spread_generation_is_reported_after_its_end() {
         let conn = new();
         for generation in 0..5 {
             assert!(conn.hand());

@@ -72,15 +72,15 @@ impl Cause {
 
     pub(crate) fn reason(self) -> Reason {
         match self {
-            Cause::Exec | Cause::Spawn => Reason::RetreatExec,
-            Cause::Ulp => Reason::RetreatUlp,
-            Cause::Passed | Cause::PassedOnRecord => Reason::RetreatPassed,
-            Cause::Call | Cause::Released | Cause::EpollSet | Cause::Table => Reason::RetreatCall,
-            Cause::Credentials => Reason::RetreatCredentials,
+            Cause::Exec | Cause::Spawn => Reason::FallbackExec,
+            Cause::Ulp => Reason::FallbackUlp,
+            Cause::Passed | Cause::PassedOnRecord => Reason::FallbackPassed,
+            Cause::Call | Cause::Released | Cause::EpollSet | Cause::Table => Reason::FallbackCall,
+            Cause::Credentials => Reason::FallbackCredentials,
             Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,
             Cause::Kept(reason) => reason,
-            Cause::Peer => Reason::RetreatPeer,
+            Cause::Peer => Reason::FallbackPeer,
         }
     }
 }

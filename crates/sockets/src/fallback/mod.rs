@@ -93,7 +93,7 @@ pub(crate) fn sending(fd: i32, at: Ref) {
     if !leave_sending(&mut guard, fd) {
         return;
     }
-    stats::reason(Reason::RetreatCall);
+    stats::reason(Reason::FallbackCall);
     kernel_sockets::watch_room(&guard, fd);
     // Wake the threads that wait for room on the VI.
     listeners::notify_all(&guard);
@@ -158,10 +158,10 @@ fn record_reason(guard: &Guard<'_>) {
         return;
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
-    let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
+    let reason = asked.and_then(Reason::of).unwrap_or(Reason::FallbackPeer);
     let is_for_now = matches!(
         reason,
-        Reason::RetreatPeer
+        Reason::FallbackPeer
             | Reason::PacketFilter
             | Reason::NoFilterAgent
             | Reason::SwitchedOff

@@ -34,18 +34,19 @@ pub(crate) fn is_still_pending(at: Ref) -> bool {
     at.conn.is_going_back()
 }
 
-/// Returns true if a connection must not end with this process's last descriptor. This process has left the connection to
-/// another program or process, and no relative holds the connection. The peer has not done its part of the fallback yet.
-/// Called under the connection's lock, so that of several relatives that close the connection one finds no other holder.
+/// Returns true if a connection must not end with this process's last descriptor. This process has left the
+/// connection to another program or process, and no relative holds the connection. The peer has not done its part of
+/// the fallback yet. Called under the connection's lock, so that of several relatives that close the connection one
+/// finds no other holder.
 #[cold]
 pub(crate) fn needs_keeper(conn: &Conn) -> bool {
     let reason = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of);
-    let is_anothers = matches!(reason, Some(Reason::RetreatExec | Reason::RetreatPassed));
+    let is_anothers = matches!(reason, Some(Reason::FallbackExec | Reason::FallbackPassed));
     is_anothers && conn.is_going_back() && !family::is_shared(conn)
 }
 
-/// Starts a process of the library that holds a connection until its fallback is over, if the fallback is not over after
-/// another step. `fd` must be in the table.
+/// Starts a process of the library that holds a connection until its fallback is over, if the fallback is not over
+/// after another step. `fd` must be in the table.
 #[cold]
 pub(crate) fn start_keeper(fd: i32, at: Ref) {
     go_on(at);

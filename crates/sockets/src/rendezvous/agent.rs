@@ -26,13 +26,13 @@ pub(super) struct Agent {
     packets: Option<Packets>,
     /// Queries that are under way, by number. The socket is the agent's answer, until this process takes the
     /// socket.
-    sought: BTreeMap<u64, Option<Datagram>>,
+    queries: BTreeMap<u64, Option<Datagram>>,
     next: u64,
     /// Time of the last attempt to reach the agent.
     tried: u64,
 }
 
-/// Result of [`Agent::seek`].
+/// Result of [`Agent::query`].
 pub(super) enum Search {
     /// The query has been sent, and has this number.
     Begun(u64),
@@ -44,16 +44,16 @@ pub(super) enum Search {
 
 impl Agent {
     pub(super) const fn new() -> Agent {
-        Agent { packets: None, sought: BTreeMap::new(), next: 1, tried: 0 }
+        Agent { packets: None, queries: BTreeMap::new(), next: 1, tried: 0 }
     }
 
     pub(super) fn clear(&mut self) {
         self.packets = None;
-        self.sought.clear();
+        self.queries.clear();
     }
 
     /// Queries the agent for the other end of `link`. This process has the end with `role`.
-    pub(super) fn seek(&mut self, link: &Link, role: Role) -> Search {
+    pub(super) fn query(&mut self, link: &Link, role: Role) -> Search {
         if self.packets.is_none() {
             match self.connect() {
                 Ok(packets) => self.packets = Some(packets),
@@ -66,7 +66,7 @@ impl Agent {
         match packets.send(&AgentMessage { id: self.next, what }.encode(), &[]) {
             Ok(()) => {
                 self.next += 1;
-                self.sought.insert(self.next - 1, None);
+                self.queries.insert(self.next - 1, None);
                 Search::Begun(self.next - 1)
             }
             Err(Errno::EAGAIN) => Search::Later,
@@ -78,20 +78,20 @@ impl Agent {
     }
 
     /// Returns true if the query with this number is still under way.
-    pub(super) fn seeks(&self, id: u64) -> bool {
-        self.sought.contains_key(&id)
+    pub(super) fn has_query(&self, id: u64) -> bool {
+        self.queries.contains_key(&id)
     }
 
     /// Returns the socket to the process with the other end, once the agent has found that process.
     pub(super) fn found(&mut self, id: u64) -> Option<Datagram> {
         self.receive();
-        self.sought.get(&id)?.as_ref()?;
-        self.sought.remove(&id)?
+        self.queries.get(&id)?.as_ref()?;
+        self.queries.remove(&id)?
     }
 
     /// Cancels a query.
     pub(super) fn forget(&mut self, id: u64) {
-        if self.sought.remove(&id).is_some()
+        if self.queries.remove(&id).is_some()
             && let Some(packets) = &self.packets
             && packets.send(&AgentMessage { id, what: What::Forget }.encode(), &[]).is_err()
         {
@@ -120,14 +120,14 @@ impl Agent {
             return self.clear();
         };
         // Ignore an answer to a query that was cancelled.
-        let Some(sought) = self.sought.get_mut(&id) else { return };
+        let Some(answer) = self.queries.get_mut(&id) else { return };
         let end =
             <[Fd; 1]>::try_from(received.fds).ok().and_then(|[end]| Datagram::of_pair(end).ok());
         if end.is_none() {
-            self.sought.remove(&id);
+            self.queries.remove(&id);
             return;
         }
-        *sought = end;
+        *answer = end;
     }
 
     fn connect(&mut self) -> sovia_sys::Result<Packets> {

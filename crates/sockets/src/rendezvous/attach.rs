@@ -142,7 +142,7 @@ fn can_have_vi(fd: i32, at: Ref) -> bool {
     // This is only an early check. Under the connection's lock, [`occupy`] again reads the options that a VI
     // applies.
     if !is_fresh(at.conn) && !options::allow_vi(fd) {
-        give_up(at, Reason::RetreatCall);
+        give_up(at, Reason::FallbackCall);
         return false;
     }
     // The progress thread reports when the kernel socket has been closed or reset. Without this thread the

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_puts_off_first_meetings_until_one_succeeds() {
+    fn a_refusal_defers_first_rendezvous_until_one_succeeds() {
         start();
         const PLACE: u32 = 202;
         assert_eq!(least_unknown(PLACE), 0);

@@ -24,7 +24,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     at.conn.show_addresses(local, peer);
     if !call::is_tcp(fd) {
         // The kernel has made a socket of another protocol than the program asked for (MPTCP).
-        give_up(at, Reason::RetreatUlp);
+        give_up(at, Reason::FallbackUlp);
         return None;
     }
     let end = end_of(at);
@@ -55,7 +55,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         return None;
     }
     if epoll_sets::is_nested(at) {
-        give_up(at, Reason::RetreatCall);
+        give_up(at, Reason::FallbackCall);
         return None;
     }
     let cookie = at.conn.cookie.load(Ordering::Relaxed);

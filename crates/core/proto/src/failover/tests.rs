@@ -396,7 +396,7 @@ const KNOWN: Known = Known {
 
 /// Checks the actions of two ends whose carrier dies during their rendezvous, after each number of completed steps.
 #[test]
-fn ends_that_are_just_meeting_agree_on_what_comes_on_tcp() {
+fn ends_in_their_rendezvous_agree_on_the_bytes_on_tcp() {
     let at = switch_word(7);
     let mut seen = 0;
     // Number of completed steps: the sender switches, the switch arrives, the receiver claims, the claim arrives,

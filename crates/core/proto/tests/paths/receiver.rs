@@ -201,7 +201,7 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
             ReaderAt::Look
         }
         ReaderAt::Vi => match w.take_item() {
-            None => ReaderAt::Anchor,
+            None => ReaderAt::KernelSocket,
             Some(TO_TCP) => {
                 w.r.rx = Rx::Back;
                 let grant = Grant::from_word(w.seen().grant);
@@ -220,11 +220,11 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
             }
         },
         // Between hosts, only an end that has come on the VI counts.
-        ReaderAt::Anchor if w.other_host.is_some() && w.gone(g) => ReaderAt::Rescan,
-        ReaderAt::Anchor if w.other_host.is_none() && w.tcp.is_empty() && w.tcp_end => {
+        ReaderAt::KernelSocket if w.other_host.is_some() && w.gone(g) => ReaderAt::Rescan,
+        ReaderAt::KernelSocket if w.other_host.is_none() && w.tcp.is_empty() && w.tcp_end => {
             ReaderAt::Rescan
         }
-        ReaderAt::Anchor => ReaderAt::Idle,
+        ReaderAt::KernelSocket => ReaderAt::Idle,
         ReaderAt::Rescan if !w.unread().is_empty() => ReaderAt::Vi,
         ReaderAt::Rescan => {
             w.r.end = true;

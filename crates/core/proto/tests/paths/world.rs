@@ -222,7 +222,7 @@ pub(crate) enum ReaderAt {
     LookAgain,
     EndAgain,
     Vi,
-    Anchor,
+    KernelSocket,
     Rescan,
 }
 

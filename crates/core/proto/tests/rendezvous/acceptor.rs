@@ -2,7 +2,9 @@
 
 use crate::rendezvous::connector::hello;
 use crate::rendezvous::look::Rendezvous;
-use crate::rendezvous::world::{ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World};
+use crate::rendezvous::world::{
+    ACCEPTOR, At, CONNECTOR, End, NameState, Phase, SEGMENTS, VIS, World,
+};
 
 impl Rendezvous {
     /// First part of a look: receives the offers, one at a time.
@@ -26,10 +28,10 @@ impl Rendezvous {
         if w.ends[conn][ACCEPTOR] != (End::Looking { greeted: false }) {
             return;
         }
-        let sent = match w.names[conn].holder {
-            Holder::None => false,
-            Holder::OtherUser => true,
-            Holder::Rendezvous | Holder::Greeting(_) => {
+        let sent = match w.names[conn].state {
+            NameState::None => false,
+            NameState::OtherUser => true,
+            NameState::Rendezvous | NameState::Greeting(_) => {
                 w.names[conn].queue.push(hello(me, conn), self.limits.room)
             }
         };

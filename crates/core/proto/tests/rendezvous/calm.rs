@@ -2,7 +2,9 @@
 
 use crate::rendezvous::look::Rendezvous;
 use crate::rendezvous::model::Act;
-use crate::rendezvous::world::{At, CONNECTIONS, End, Holder, Life, Name, PROCESSES, World};
+use crate::rendezvous::world::{
+    At, CONNECTIONS, End, Name, NameState, PROCESSES, ProcessState, World,
+};
 
 /// Number of rounds after which everything must be settled. A rendezvous takes about ten.
 const ROUNDS: usize = 100;
@@ -13,7 +15,7 @@ impl Rendezvous {
     pub(crate) fn settles(&self, w: &World) -> bool {
         let mut w = *w;
         for name in &mut w.names {
-            if name.holder == Holder::OtherUser {
+            if name.state == NameState::OtherUser {
                 *name = Name::FREE;
             }
         }
@@ -40,7 +42,9 @@ impl Rendezvous {
         for process in 0..PROCESSES {
             for conn in 0..CONNECTIONS {
                 for role in [0, 1] {
-                    if self.process(conn, role) == process && w.life[process] == Life::Alive {
+                    if self.process(conn, role) == process
+                        && w.process_states[process] == ProcessState::Alive
+                    {
                         self.finish(w, process);
                         *w = self.after(w, Act::Look(conn, role));
                         self.finish(w, process);
@@ -61,7 +65,7 @@ impl Rendezvous {
         for conn in 0..CONNECTIONS {
             for role in [0, 1] {
                 let process = self.process(conn, role);
-                if w.life[process] == Life::Alive {
+                if w.process_states[process] == ProcessState::Alive {
                     *w = self.after(w, Act::Wait(conn, role));
                     self.finish(w, process);
                 }

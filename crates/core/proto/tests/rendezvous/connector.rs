@@ -3,8 +3,8 @@
 use crate::rendezvous::look::Rendezvous;
 use crate::rendezvous::rules::Answers;
 use crate::rendezvous::world::{
-    ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, FOREIGN, Holder, Message, MessageKind, Name, Pair,
-    Phase, SEGMENTS, Segment, World,
+    ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, FOREIGN, Message, MessageKind, Name, NameState,
+    Pair, Phase, SEGMENTS, Segment, World,
 };
 
 impl Rendezvous {
@@ -41,9 +41,9 @@ impl Rendezvous {
     }
 
     fn bind(&self, w: &mut World, conn: usize) -> bool {
-        let free = w.names[conn].holder == Holder::None;
+        let free = w.names[conn].state == NameState::None;
         if free {
-            w.names[conn].holder = Holder::Rendezvous;
+            w.names[conn].state = NameState::Rendezvous;
         }
         free
     }
@@ -92,11 +92,11 @@ impl Rendezvous {
         }
         // The answer comes to the name from which the offer was sent.
         for name in &mut w.names {
-            if name.holder == Holder::Greeting(s) && self.rules.answers == Answers::LastName {
+            if name.state == NameState::Greeting(s) && self.rules.answers == Answers::LastName {
                 *name = Name::FREE;
             }
         }
-        w.names[conn].holder = Holder::Greeting(s);
+        w.names[conn].state = NameState::Greeting(s);
     }
 
     fn look_at_request(&self, w: &mut World, conn: usize, s: usize, v: usize) {
@@ -125,7 +125,7 @@ impl Rendezvous {
             return self.receive(w, me);
         }
         for conn in 0..CONNECTIONS {
-            while w.names[conn].holder == Holder::Greeting(s)
+            while w.names[conn].state == NameState::Greeting(s)
                 && let Some(message) = w.names[conn].queue.pop()
             {
                 self.receive_accept(w, me, s, &message);
@@ -133,7 +133,7 @@ impl Rendezvous {
         }
         if w.pair(me, s).doorbells {
             for name in &mut w.names {
-                if name.holder == Holder::Greeting(s) {
+                if name.state == NameState::Greeting(s) {
                     *name = Name::FREE;
                 }
             }

@@ -2,8 +2,8 @@
 
 use crate::rendezvous::rules::{Answers, Limits, Precautions, Scene};
 use crate::rendezvous::world::{
-    ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, MessageKind, NAMESAKE,
-    Name, OTHER_USER, PROCESSES, Pair, Phase, SEGMENTS, VIS, World,
+    ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Message, MessageKind, NAMESAKE, Name, NameState,
+    OTHER_USER, PROCESSES, Pair, Phase, ProcessState, SEGMENTS, VIS, World,
 };
 
 /// A variant of the model.
@@ -40,7 +40,9 @@ impl Rendezvous {
         if to != self.process(message.conn, role) {
             w.breach = Some(Breach::HandedOut);
         }
-        to < PROCESSES && w.life[to] == Life::Alive && w.inbox[to].push(message, self.limits.room)
+        to < PROCESSES
+            && w.process_states[to] == ProcessState::Alive
+            && w.inbox[to].push(message, self.limits.room)
     }
 
     /// Returns the pair that `me` has with `peer`, in which `me` has the given role.
@@ -110,7 +112,7 @@ impl Rendezvous {
         let sent = if self.rules.answers == Answers::Inbox {
             self.hand_out(w, message.sender, CONNECTOR, answer)
         } else {
-            matches!(w.names[conn].holder, Holder::Greeting(_))
+            matches!(w.names[conn].state, NameState::Greeting(_))
                 && w.names[conn].queue.push(answer, self.limits.room)
         };
         if known || self.rules.answer_first && !sent {
@@ -189,7 +191,7 @@ impl Rendezvous {
 
     /// Kills a process. The kernel closes its descriptors, and no other process is notified.
     pub(crate) fn die(&self, w: &mut World, me: usize) {
-        w.life[me] = Life::Dead;
+        w.process_states[me] = ProcessState::Dead;
         w.at[me] = At::Outside;
         w.inbox[me] = Default::default();
         w.pairs[me] = [None; SEGMENTS];
@@ -199,9 +201,11 @@ impl Rendezvous {
                     w.ends[conn][role] = End::Closed;
                 }
             }
-            let its = match w.names[conn].holder {
-                Holder::Rendezvous | Holder::Greeting(_) => self.process(conn, CONNECTOR) == me,
-                Holder::None | Holder::OtherUser => false,
+            let its = match w.names[conn].state {
+                NameState::Rendezvous | NameState::Greeting(_) => {
+                    self.process(conn, CONNECTOR) == me
+                }
+                NameState::None | NameState::OtherUser => false,
             };
             if its {
                 w.names[conn] = Name::FREE;

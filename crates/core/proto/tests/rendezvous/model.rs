@@ -3,8 +3,8 @@
 use crate::rendezvous::look::{Rendezvous, lies};
 use crate::rendezvous::rules::Scene;
 use crate::rendezvous::world::{
-    A, A2, ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, Holder, Life, Message, Name, PROCESSES,
-    Phase, SEGMENTS, World,
+    A, A2, ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, Message, Name, NameState, PROCESSES, Phase,
+    ProcessState, SEGMENTS, World,
 };
 use crate::rendezvous::{DOORBELLS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
 use stateright::{Model, Property};
@@ -31,7 +31,9 @@ pub(crate) enum Act {
 
 impl Rendezvous {
     pub(crate) fn may_fork(&self, w: &World) -> bool {
-        w.life[A2] == Life::Unborn && w.life[A] == Life::Alive && w.at[A] == At::Outside
+        w.process_states[A2] == ProcessState::Unborn
+            && w.process_states[A] == ProcessState::Alive
+            && w.at[A] == At::Outside
     }
 
     fn ends(&self) -> impl Iterator<Item = (usize, usize)> {
@@ -69,12 +71,12 @@ impl Rendezvous {
             Act::GiveUp(conn, role) => self.end(&mut w, conn, role, End::Plain),
             Act::Die(process) => {
                 self.die(&mut w, process);
-                if w.life[A2] == Life::Unborn && process == A {
+                if w.process_states[A2] == ProcessState::Unborn && process == A {
                     self.die(&mut w, A2);
                 }
             }
             Act::Fork => {
-                w.life[A2] = Life::Alive;
+                w.process_states[A2] = ProcessState::Alive;
                 w.pairs[A2] = w.pairs[A];
                 for pair in w.pairs[A2].iter_mut().flatten() {
                     pair.inherited = true;
@@ -82,7 +84,7 @@ impl Rendezvous {
             }
             Act::Squat(conn) => {
                 w.attacks -= 1;
-                w.names[conn].holder = Holder::OtherUser;
+                w.names[conn].state = NameState::OtherUser;
             }
             Act::Leave(conn) => w.names[conn] = Name::FREE,
             Act::ToName(conn, message) => {
@@ -99,23 +101,23 @@ impl Rendezvous {
 
     /// Adds the attackers' events. Attackers are interested only in the first connection.
     fn attacks(&self, w: &World, actions: &mut Vec<Act>) {
-        let holder = w.names[0].holder;
-        if holder == Holder::OtherUser {
+        let state = w.names[0].state;
+        if state == NameState::OtherUser {
             actions.push(Act::Leave(0));
         }
         if w.attacks == 0 {
             return;
         }
-        if holder == Holder::None {
+        if state == NameState::None {
             actions.push(Act::Squat(0));
         }
         for role in [CONNECTOR, ACCEPTOR] {
             let process = self.process(0, role);
             lies(0, self.process(0, 1 - role), |message| {
-                if w.life[process] == Life::Alive {
+                if w.process_states[process] == ProcessState::Alive {
                     actions.push(Act::ToInbox(process, message));
                 }
-                let bound = matches!(holder, Holder::Rendezvous | Holder::Greeting(_));
+                let bound = matches!(state, NameState::Rendezvous | NameState::Greeting(_));
                 if role == CONNECTOR && bound {
                     actions.push(Act::ToName(0, message));
                 }
@@ -129,9 +131,10 @@ impl Model for Rendezvous {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let born = if self.scene == Scene::Forked { Life::Unborn } else { Life::Alive };
+        let born =
+            if self.scene == Scene::Forked { ProcessState::Unborn } else { ProcessState::Alive };
         vec![World {
-            life: [Life::Alive, Life::Alive, born],
+            process_states: [ProcessState::Alive, ProcessState::Alive, born],
             at: [At::Outside; PROCESSES],
             inbox: Default::default(),
             pairs: [[None; SEGMENTS]; PROCESSES],
@@ -147,7 +150,7 @@ impl Model for Rendezvous {
         for (conn, role) in self.ends() {
             let process = self.process(conn, role);
             let end = w.ends[conn][role];
-            if w.life[process] != Life::Alive || w.at[process] != At::Outside {
+            if w.process_states[process] != ProcessState::Alive || w.at[process] != At::Outside {
                 continue;
             }
             match end {
@@ -173,7 +176,7 @@ impl Model for Rendezvous {
             }
         }
         for process in 0..PROCESSES {
-            if w.life[process] == Life::Alive {
+            if w.process_states[process] == ProcessState::Alive {
                 if w.at[process] != At::Outside {
                     actions.push(Act::Go(process));
                 }
@@ -261,8 +264,8 @@ impl Rendezvous {
         (0..SEGMENTS).filter(|&s| w.segments[s].is_some()).all(|s| {
             let segment = w.segment(s);
             let acceptors = [A, A2].into_iter().filter(|_| segment.maker != A);
-            if w.life[segment.maker] == Life::Dead
-                || acceptors.chain([segment.peer]).any(|p| w.life.get(p) == Some(&Life::Dead))
+            if w.process_states[segment.maker] == ProcessState::Dead
+                || acceptors.chain([segment.peer]).any(|p| w.process_states.get(p) == Some(&ProcessState::Dead))
             {
                 // The kernel frees the segment with its processes.
                 return true;

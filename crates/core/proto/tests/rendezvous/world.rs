@@ -89,7 +89,7 @@ impl Queue {
 
 /// State of a connection's rendezvous name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Holder {
+pub(crate) enum NameState {
     None,
     OtherUser,
     Rendezvous,
@@ -100,12 +100,12 @@ pub(crate) enum Holder {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Name {
-    pub(crate) holder: Holder,
+    pub(crate) state: NameState,
     pub(crate) queue: Queue,
 }
 
 impl Name {
-    pub(crate) const FREE: Name = Name { holder: Holder::None, queue: Queue([None; 3]) };
+    pub(crate) const FREE: Name = Name { state: NameState::None, queue: Queue([None; 3]) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -197,7 +197,7 @@ pub(crate) enum At {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Life {
+pub(crate) enum ProcessState {
     Unborn,
     Alive,
     Dead,
@@ -214,7 +214,7 @@ pub(crate) enum Breach {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct World {
-    pub(crate) life: [Life; PROCESSES],
+    pub(crate) process_states: [ProcessState; PROCESSES],
     pub(crate) at: [At; PROCESSES],
     pub(crate) inbox: [Queue; PROCESSES],
     pub(crate) pairs: [[Option<Pair>; SEGMENTS]; PROCESSES],
@@ -252,7 +252,9 @@ impl World {
 
     /// Returns true if the process is alive. Attackers live for ever.
     pub(crate) fn is_alive(&self, process: usize) -> bool {
-        self.life.get(process).is_none_or(|&life| life == Life::Alive)
+        self.process_states
+            .get(process)
+            .is_none_or(|&process_states| process_states == ProcessState::Alive)
     }
 
     pub(crate) fn is_open(&self, conn: usize, role: usize) -> bool {

@@ -118,7 +118,7 @@ fn a_blocked_read_is_woken_by_a_death() {
 
 /// The kernel's poll began before the ends met, and another thread's receives would let the bytes come on the VI.
 #[test]
-fn a_poll_in_the_kernel_is_woken_by_bytes_after_a_meeting() {
+fn a_poll_in_the_kernel_is_woken_by_bytes_after_a_rendezvous() {
     for role in [Role::Connector, Role::Acceptor] {
         let link = link(At::Tcp, role);
         let (a, b) = (&link.a, &link.b);

@@ -64,13 +64,13 @@ impl RendezvousTable {
             if let Some(socket) = self.agent.found(search) {
                 rendezvous.search = None;
                 rendezvous.meet_at(socket);
-            } else if !self.agent.seeks(search) {
+            } else if !self.agent.has_query(search) {
                 // The query is lost, because the agent has ended. A later step sends another query.
                 rendezvous.search = None;
             }
             return;
         }
-        match self.agent.seek(&rendezvous.link, rendezvous.role) {
+        match self.agent.query(&rendezvous.link, rendezvous.role) {
             Search::Begun(search) => rendezvous.search = Some(search),
             Search::NoAgent if rendezvous.is_in_other_namespace => self.give_up(i, Reason::NoAgent),
             Search::NoAgent | Search::Later => {}
