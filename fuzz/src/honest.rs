@@ -1,9 +1,9 @@
 //! The honest side of a connection: a program that makes libc's calls, as the preloaded library carries them out.
 
 use sovia_sockets::conn::Role;
-use sovia_sockets::rendezvous::Server;
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::pollset::{self, By};
+use sovia_sockets::rendezvous::Server;
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{Outcome, native, process_id};
 use std::io::{Read, Write};

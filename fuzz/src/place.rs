@@ -3,7 +3,7 @@
 use crate::hand::Change;
 use crate::input::Input;
 use via_shm::Segment;
-use via_shm::layout::{OVERFLOW_BUFFER, Direction, Header, SEGMENT};
+use via_shm::layout::{Direction, Header, OVERFLOW_BUFFER, SEGMENT};
 use via_shm::pool::POOL;
 use via_shm::ring::{SLOTS, Slot};
 

@@ -110,16 +110,16 @@ impl Stand {
         while let Ok(received) = self.socket.receive(&mut bytes) {
             self.to = received.sender.or(self.to);
             let heard = fuzzing::read_message(&bytes[..received.len.min(LONGEST)]);
-            let Some((_, message, words)) = heard else { continue };
-            if matches!(message, step::ASK | step::SHOW) {
+            let Some((_, kind, words)) = heard else { continue };
+            if matches!(kind, step::ASK | step::SHOW) {
                 self.shown = trace::read_challenge(words.pid, words.place).unwrap_or(self.shown);
             }
-            self.take(message, received);
+            self.take(kind, received);
         }
     }
 
-    fn take(&mut self, message: usize, mut received: Received) {
-        if message == step::OFFER && !received.fds.is_empty() {
+    fn take(&mut self, kind: usize, mut received: Received) {
+        if kind == step::OFFER && !received.fds.is_empty() {
             let file = received.fds.swap_remove(0);
             self.segment = Segment::attach(&file).ok().map(|segment| (segment, file));
         }

@@ -41,8 +41,8 @@ fuzz_target!(|bytes: &[u8]| {
         2 => about(rest),
         _ => {
             let mut input = Input::new(rest);
-            let message: Vec<&[u8]> = (0..input.below(6)).map(|_| input.bytes(20)).collect();
-            conversation(&message, |bytes| change(bytes, &mut input));
+            let messages: Vec<&[u8]> = (0..input.below(6)).map(|_| input.bytes(20)).collect();
+            conversation(&messages, |bytes| change(bytes, &mut input));
         }
     }
 });

@@ -8,7 +8,7 @@ use sovia_fuzz::input::Input;
 use sovia_link::wire::{Checksum, Packet, Passing, seal};
 use sovia_port::Address;
 use sovia_port::agent::ring::{self, Consumer, Geometry, Producer};
-use sovia_port::agent::message::{FromAgent, FromProgram};
+use sovia_port::agent::said::{FromAgent, FromProgram};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -144,12 +144,12 @@ fn pass(frame: &[u8]) -> bool {
     false
 }
 
-fn message(bytes: &[u8]) {
-    if let Some(message) = FromProgram::decode(bytes) {
-        assert_eq!(message.encode(), bytes);
+fn said(bytes: &[u8]) {
+    if let Some(said) = FromProgram::decode(bytes) {
+        assert_eq!(said.encode(), bytes);
     }
-    if let Some(message) = FromAgent::decode(bytes) {
-        assert_eq!(FromAgent::decode(&message.encode()), Some(message));
+    if let Some(said) = FromAgent::decode(bytes) {
+        assert_eq!(FromAgent::decode(&said.encode()), Some(said));
     }
 }
 
@@ -174,7 +174,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         assert_eq!((world.passed, world.taken), (3, 3), "nothing is tested");
     });
-    message(bytes);
+    said(bytes);
     pass(bytes);
     story(bytes);
 });

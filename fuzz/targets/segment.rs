@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sovia_fuzz::duel::{Duel, COALESCED_MAX, expect_unmarked, marked, word};
+use sovia_fuzz::duel::{COALESCED_MAX, Duel, expect_unmarked, marked, word};
 use sovia_fuzz::hand::{Change, Rule};
 use sovia_fuzz::honest::{self, FLAGS};
 use sovia_fuzz::input::Input;

@@ -6,8 +6,8 @@
 use libfuzzer_sys::fuzz_target;
 use sovia_fuzz::input::Input;
 use sovia_proto::configuration::{Configuration, PRESETS, Transfer};
-use sovia_proto::rendezvous::{LINK, Link};
 use sovia_proto::packet::{Immediate, Written};
+use sovia_proto::rendezvous::{LINK, Link};
 use sovia_proto::session::{Arrival, Body, Leave, Offer, Session};
 use sovia_proto::wakeup::Terms;
 use std::sync::Once;
