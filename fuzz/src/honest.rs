@@ -2,7 +2,7 @@
 
 use sovia_sockets::conn::Role;
 use sovia_sockets::ops::{self, Flags};
-use sovia_sockets::pollset::{self, By};
+use sovia_sockets::pollset::{self, PollCall};
 use sovia_sockets::rendezvous::Server;
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{Outcome, native, process_id};
@@ -65,7 +65,7 @@ impl Honest {
     pub fn poll(&self) -> i16 {
         let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
         let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
-        let _ = pollset::wait(&mut fds, By::Poll, Some(0), None);
+        let _ = pollset::wait(&mut fds, PollCall::Poll, Some(0), None);
         fds[0].revents
     }
 

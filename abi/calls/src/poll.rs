@@ -9,7 +9,7 @@ pub use select::{pselect, select};
 use crate::boundary::{finish, may_look, take_if, take_mask};
 use libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
 use sovia_signal::access::{self, Fault};
-use sovia_sockets::pollset::{self, By, OnTcp};
+use sovia_sockets::pollset::{self, OnTcp, PollCall};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::wait::before_kernel_wait;
 use sovia_sockets::{Errno, table};
@@ -74,7 +74,7 @@ unsafe fn poll_copy(
     // SAFETY: the caller guarantees that the program passed `mask`.
     let result = timeout()
         .and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?)))
-        .and_then(|(timeout, mask)| pollset::wait(list, By::Poll, timeout, mask.as_ref()));
+        .and_then(|(timeout, mask)| pollset::wait(list, PollCall::Poll, timeout, mask.as_ref()));
     if result == Err(PLAIN) {
         return Err(OnTcp::default());
     }

@@ -18,7 +18,7 @@ use sovia_sys::{Errno, call, clock, poll};
 const RETRY_NS: u64 = 50_000_000;
 
 /// This process's connection to the agent.
-struct Watch {
+struct FilterWatch {
     /// Process that has connected to the agent. A forked child has a copy of the connection, and must connect
     /// again.
     owner: i32,
@@ -30,8 +30,8 @@ struct Watch {
 }
 
 per_engine! {
-    static WATCH: RobustBox<Watch, { rank::FILTERS }> =
-        RobustBox::new(Watch { owner: 0, packets: None, stopped: None, tried: 0 });
+    static WATCH: RobustBox<FilterWatch, { rank::FILTERS }> =
+        RobustBox::new(FilterWatch { owner: 0, packets: None, stopped: None, tried: 0 });
     /// Number of this process's connections to the agent so far.
     static CONNECTED: AtomicU32 = AtomicU32::new(0);
 }
@@ -78,7 +78,7 @@ pub(crate) fn receive() -> bool {
 
 /// Closes the connection to the agent. Called before this process changes its user or its rights.
 pub(crate) fn leave() {
-    WATCH.with(Watch::forget);
+    WATCH.with(FilterWatch::forget);
 }
 
 /// Drops the parent's connection to the agent in a forked child. Returns true if there was such a connection. Then
@@ -101,7 +101,7 @@ pub(crate) fn release() {
     WATCH.release();
 }
 
-impl Watch {
+impl FilterWatch {
     fn forget(&mut self) {
         (self.packets, self.stopped) = (None, None);
     }

@@ -46,7 +46,7 @@ pub(crate) fn look(now: u64) {
     if is_due {
         LOOK_AT.store(now + LOOK_EVERY_NS, Ordering::Relaxed);
         each(&mut |guard, fd| {
-            if !guard.conn.put_by.is_some() && ask(guard, fd) {
+            if !guard.conn.saved_keepalive.is_some() && ask(guard, fd) {
                 SOME_ASK.store(true, Ordering::Relaxed);
             }
         });
@@ -81,7 +81,7 @@ fn ask(guard: &Guard<'_>, fd: i32) -> bool {
         return false;
     }
     // Save the options first. If this process dies after the change, another process finds the saved options.
-    guard.conn.put_by.put(own);
+    guard.conn.saved_keepalive.put(own);
     // Ignore an error. The options are restored later in any case.
     let _ = Keepalive::ask_once(fd);
     true
@@ -100,9 +100,9 @@ fn is_due(silence: Silence, own: Keepalive) -> bool {
 
 /// Restores the program's own keep-alive options on the socket, if they are saved.
 fn put_back(guard: &Guard<'_>, fd: i32) {
-    if guard.conn.put_by.is_some()
+    if guard.conn.saved_keepalive.is_some()
         && table::is_socket_of(fd, guard.conn)
-        && let Some(own) = guard.conn.put_by.take()
+        && let Some(own) = guard.conn.saved_keepalive.take()
     {
         let _ = own.put_back(fd);
     }
@@ -110,7 +110,7 @@ fn put_back(guard: &Guard<'_>, fd: i32) {
 
 /// Restores the program's keep-alive options before the connection leaves its VI.
 pub(crate) fn leave(guard: &Guard<'_>) {
-    if guard.conn.put_by.is_some()
+    if guard.conn.saved_keepalive.is_some()
         && let Some(fd) = table::descriptor_of(guard.conn)
     {
         put_back(guard, fd);

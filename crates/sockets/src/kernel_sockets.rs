@@ -197,7 +197,7 @@ fn start_after_fork() {
 
 /// Epoll instance of a progress thread that has just been started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Instance {
+enum NewInstance {
     /// A new instance, which has no kernel socket yet.
     New,
     /// The instance that the last progress thread has left, with all kernel sockets.
@@ -248,7 +248,7 @@ fn start_missing() -> (bool, bool) {
             if at.conn.phase() != Phase::Attached {
                 return;
             }
-            if instance == Instance::New {
+            if instance == NewInstance::New {
                 let room = at.conn.tx() != Tx::Vi;
                 note_room(at.index, at.generation, room);
                 let events = if room { EVENTS | ROOM } else { EVENTS };
@@ -261,7 +261,7 @@ fn start_missing() -> (bool, bool) {
 }
 
 /// Starts the progress thread. Returns `None` if no thread can be started.
-fn spawn() -> Option<Instance> {
+fn spawn() -> Option<NewInstance> {
     let &main = MAIN.get()?;
     let start =
         |epoll: i32| thread::start(main, epoll as usize as *mut libc::c_void, Ends::OnRequest);
@@ -270,7 +270,7 @@ fn spawn() -> Option<Instance> {
         // Clear `KEPT` first, so that the new thread does not leave the instance open again.
         keep_no_instance();
         if start(last) {
-            return Some(Instance::Kept);
+            return Some(NewInstance::Kept);
         }
         keep_instance();
         return None;
@@ -288,7 +288,7 @@ fn spawn() -> Option<Instance> {
         pair::close_epoll_of_doorbell(epoll);
         return None;
     }
-    Some(Instance::New)
+    Some(NewInstance::New)
 }
 
 /// Finds out if the kernel can execute fences in other threads. In a process with several threads, this takes tens

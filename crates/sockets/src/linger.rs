@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::poll::ppoll;
 use sovia_sys::{Fd, call};
-use stream::failover::{Rest, Went};
+use stream::failover::{Rest, RestProgress};
 use stream::returned::DRAIN_NS;
 
 per_engine! {
@@ -27,7 +27,7 @@ pub(crate) fn over(fd: i32, mut rest: Rest) {
         let _ = call::disconnect(fd);
         return;
     };
-    if rest.go_on(copy.raw()) == Went::Over {
+    if rest.go_on(copy.raw()) == RestProgress::Over {
         return;
     }
     LINGERING.with(|all| all.push((copy, rest)));
@@ -39,7 +39,7 @@ pub(crate) fn over(fd: i32, mut rest: Rest) {
 pub(crate) fn serve() {
     if COUNT.load(Ordering::SeqCst) != 0 {
         LINGERING.with(|all| {
-            all.retain_mut(|(fd, rest)| rest.go_on(fd.raw()) == Went::Waits);
+            all.retain_mut(|(fd, rest)| rest.go_on(fd.raw()) == RestProgress::Waits);
             COUNT.store(all.len() as u32, Ordering::SeqCst);
         });
     }

@@ -26,7 +26,7 @@ pub(crate) struct PassedOn {
 
 /// A connection that has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentConnection {
     /// The connection's slot in the family's records.
     pub(crate) index: u32,
     /// The connection's generation in this slot.
@@ -48,7 +48,7 @@ impl PassedOn {
     }
 
     /// Records that the socket with cookie `cookie` is about to be sent.
-    pub(crate) fn add(&self, cookie: u64, sent: Sent) {
+    pub(crate) fn add(&self, cookie: u64, sent: SentConnection) {
         self.strike(cookie);
         let n = self.words[2].fetch_add(1, Ordering::AcqRel) as usize % ENTRIES;
         let entry = &self.words[HEADER + n * EACH..][..EACH];
@@ -111,10 +111,10 @@ impl Copy {
     }
 
     /// Returns the entry of the socket with cookie `cookie`, if it is still recorded.
-    pub(crate) fn find(&self, cookie: u64) -> Option<Sent> {
+    pub(crate) fn find(&self, cookie: u64) -> Option<SentConnection> {
         let mut entries = self.0[HEADER..].chunks_exact(EACH);
         let entry = entries.find(|entry| entry[0] == cookie && cookie != 0)?;
-        Some(Sent {
+        Some(SentConnection {
             index: (entry[1] >> 32) as u32,
             generation: entry[1] as u32,
             is_connector: entry[2] != 0,
@@ -133,7 +133,8 @@ mod tests {
         let record: Box<PassedOn> = unsafe { Box::new_zeroed().assume_init() };
         record.begin(7, 8);
         assert_eq!(record.read().find(0), None);
-        let sent = |n: u32| Sent { index: n, generation: !n, is_connector: n < 50, to: 5 };
+        let sent =
+            |n: u32| SentConnection { index: n, generation: !n, is_connector: n < 50, to: 5 };
         (1..100).for_each(|n| record.add(u64::from(n), sent(n)));
         // SAFETY: the record consists of `LEN` bytes of words without padding, and no other thread has it.
         let bytes = unsafe { &*core::ptr::from_ref(&*record).cast::<[u8; LEN]>() };

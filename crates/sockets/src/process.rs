@@ -89,8 +89,8 @@ pub(crate) struct Waiting(());
 pub(crate) fn begin_waiting() -> Result<Waiting, crate::Errno> {
     let waiting = Waiting(());
     WAITING.fetch_add(1, Ordering::SeqCst);
-    // SYNC: pairs with `enter_seccomp` and `has_waiting`. Either this thread sees `UNDER_SECCOMP`, or the thread that sets the
-    // filter up sees this thread's count and waits.
+    // SYNC: pairs with `enter_seccomp` and `has_waiting`. Either this thread sees `UNDER_SECCOMP`, or the thread that
+    // sets the filter up sees this thread's count and waits.
     fence(Ordering::SeqCst);
     if is_under_seccomp() { Err(PLAIN) } else { Ok(waiting) }
 }

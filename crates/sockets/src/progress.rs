@@ -195,9 +195,9 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     serve();
     loop {
         match rounds.next(None) {
-            After::Another => {}
-            After::Idle => break,
-            After::Gone => return core::ptr::null_mut(),
+            NextRound::Another => {}
+            NextRound::Idle => break,
+            NextRound::Gone => return core::ptr::null_mut(),
         }
     }
     thread::ended();
@@ -215,7 +215,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
 
 /// Next step of the progress thread after a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum NextRound {
     /// The thread does another round.
     Another,
     /// The thread ends, because nothing is left to watch or another thread has stopped it.
@@ -254,9 +254,9 @@ impl Rounds {
     }
 
     /// Waits for events, for at most `longest` nanoseconds if given, and serves them.
-    pub(crate) fn next(&mut self, longest: Option<u64>) -> After {
+    pub(crate) fn next(&mut self, longest: Option<u64>) -> NextRound {
         if thread::must_end() {
-            return After::Idle;
+            return NextRound::Idle;
         }
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         if self.audit.is_some() {
@@ -279,18 +279,18 @@ impl Rounds {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
             // The program has closed Sovia's epoll descriptor.
-            Err(_) => return After::Gone,
+            Err(_) => return NextRound::Gone,
         };
         let is_ring = |event: &libc::epoll_event| event.u64 == kernel_sockets::DOORBELL_TOKEN;
         if thread::must_end() && events[..n].iter().all(is_ring) {
             // A fork may wait. The next progress thread answers the ring.
-            return After::Idle;
+            return NextRound::Idle;
         }
         let is_for_new = n == 0 && new.is_some() && pause == new;
         self.watch_new(is_for_new || longest.is_some(), &events[..n]);
         if is_for_new {
             // Nothing else is due. The rest of a round takes the locks of all connections.
-            return After::Another;
+            return NextRound::Another;
         }
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         let died: SmallVec<[u32; 8]> =
@@ -325,7 +325,7 @@ impl Rounds {
             // End the process with its program's last thread, as if Sovia's threads did not exist.
             thread::end();
             handler::nudge_all();
-            return After::Gone;
+            return NextRound::Gone;
         }
         if due {
             kernel_sockets::may_stop_audits();
@@ -337,14 +337,14 @@ impl Rounds {
                 && !tcp_reasons::is_off();
             if pause == left && thread::count() == 1 && is_done {
                 // The thread ends, because nothing is left to watch for now.
-                return After::Idle;
+                return NextRound::Idle;
             }
         } else if self.audit.is_none() {
             // A new connection has woken the thread, so schedule an audit.
             self.audit = Some(now + audit::PERIOD_NS);
         }
         serve();
-        After::Another
+        NextRound::Another
     }
 
     /// Watches the new connections if their time has come, or if a peer has rung.
@@ -382,7 +382,7 @@ pub(crate) fn round() {
     if let Some(watching) = kernel_sockets::watching() {
         let mut rounds = BY_HAND.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let after = rounds.get_or_insert_with(|| Rounds::begin(watching)).next(Some(0));
-        assert_eq!(after, After::Another);
+        assert_eq!(after, NextRound::Another);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::table::{self, Ref};
 use crate::{Errno, Outcome, fallback, family, linger, pollset, process, wait};
 use core::hash::{Hash, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
-use loan::Loan;
+use loan::RelayLoan;
 use sovia_sync::critical_section;
 use sovia_sys::poll::{self, PollFd, ppoll};
 use sovia_sys::{Fd, UserSliceMut, call};
@@ -177,7 +177,7 @@ fn run(fd: i32, at: Ref, socket: &mut Socket, is_lent: bool) {
         let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
         linger.unwrap_or([0, 0])
     });
-    let is_whole = both_ways(fd, at, socket, is_lent.then(|| Loan::new(at)));
+    let is_whole = both_ways(fd, at, socket, is_lent.then(|| RelayLoan::new(at)));
     // A relative may have moved the connection back to TCP. Then the family does not know which processes have it.
     let may_be_others = is_lent && !at.is_attached_here() || family::is_shared(at.conn);
     if !is_whole && !may_be_others {
@@ -392,7 +392,7 @@ impl Flow {
 
 /// Moves bytes in both directions until both have ended. Returns false if a direction has failed. `loan` is `None` if
 /// no relative shares the connection.
-fn both_ways(fd: i32, at: Ref, socket: &mut Socket, mut loan: Option<Loan>) -> bool {
+fn both_ways(fd: i32, at: Ref, socket: &mut Socket, mut loan: Option<RelayLoan>) -> bool {
     let mut piece = vec![0u8; PIECE];
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
@@ -402,11 +402,11 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket, mut loan: Option<Loan>) -> b
     let mut urgent = None;
     let mut has_failed = false;
     while !(inbound.passed_on && outbound.passed_on) {
-        let is_settled = |loan: &mut Loan| loan.settle(fd, socket, piece).is_ok();
+        let is_settled = |loan: &mut RelayLoan| loan.settle(fd, socket, piece).is_ok();
         if !loan.as_mut().is_none_or(is_settled) {
             return false;
         }
-        let is_out = loan.as_ref().is_some_and(Loan::is_out);
+        let is_out = loan.as_ref().is_some_and(RelayLoan::is_out);
         // A thread of the program may have been in the kernel's receive since before the connection had a VI. The
         // next bytes on TCP belong to this thread's call.
         let is_free = at.conn.rx_pins.is_empty();
@@ -427,7 +427,7 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket, mut loan: Option<Loan>) -> b
         ];
         let looks = !is_free || urgent.is_some() || is_out;
         let pause = if may_take && takes { Some(0) } else { looks.then_some(LOOK_NS) };
-        if pollset::wait(&mut fds, pollset::By::Poll, pause, None).is_err() {
+        if pollset::wait(&mut fds, pollset::PollCall::Poll, pause, None).is_err() {
             return false;
         }
         if receives && fds[0].revents & !libc::POLLOUT != 0 {

@@ -5,7 +5,7 @@ use crate::boundary::{finish, give, may_look, take_if, take_mask};
 use libc::{c_int, fd_set, pollfd, sigset_t, timespec, timeval};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::Outcome;
-use sovia_sockets::pollset::{self, By, OnTcp};
+use sovia_sockets::pollset::{self, OnTcp, PollCall};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
 use sovia_sockets::wait::before_kernel_wait;
@@ -148,7 +148,7 @@ unsafe fn select_copy(
         return Err(on_tcp);
     }
     let result = call(&mut |limit, mask| {
-        pollset::wait(list, By::Select, limit, mask)?;
+        pollset::wait(list, PollCall::Select, limit, mask)?;
         if list.iter().any(|p| p.revents & libc::POLLNVAL != 0) {
             return Err(libc::EBADF);
         }
@@ -158,7 +158,8 @@ unsafe fn select_copy(
             let fd = p.fd as usize;
             let sets = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
             for (set, wanted) in sets.into_iter().enumerate() {
-                let shows = p.events & wanted != 0 && p.revents & By::Select.reports(wanted) != 0;
+                let shows =
+                    p.events & wanted != 0 && p.revents & PollCall::Select.reports(wanted) != 0;
                 if shows {
                     bits[set * words + fd / 64] |= 1 << (fd % 64);
                     n += 1;

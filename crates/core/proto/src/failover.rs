@@ -7,8 +7,8 @@
 //!
 //! 1. The sender stops sending on the VI. It finds the tail of the stream, which are the last bytes that its
 //!    segment still has ([`tail_of`]).
-//! 2. The sender puts a [`Record`] on TCP. The record gives the position of the tail in the VI's stream, and the
-//!    tail's length. After the record the sender puts the tail on TCP, and then the program's new bytes.
+//! 2. The sender puts a [`FailoverRecord`] on TCP. The record gives the position of the tail in the VI's stream, and
+//!    the tail's length. After the record the sender puts the tail on TCP, and then the program's new bytes.
 //! 3. The receiver reads everything that has arrived on the VI, and then the record. It skips the bytes of the tail
 //!    that it has already read ([`skip`]).
 //!
@@ -21,13 +21,13 @@
 //!
 //! A receiver reads nothing on the VI until its claim of the switch has reached the sender's segment and is
 //! confirmed. So if no claim has arrived, the sender knows that the receiver has read nothing on the VI. The sender
-//! then takes the switch back, and puts all bytes of the VI on TCP without a record ([`Sending::TakeBack`]). The
+//! then takes the switch back, and puts all bytes of the VI on TCP without a record ([`SenderAction::TakeBack`]). The
 //! receiver acts by what it knows:
 //!
 //! - A receiver that has not claimed a switch continues to read TCP, as if there were no switch
-//!   ([`Receiving::Doubtful`]).
+//!   ([`ReceiverAction::Doubtful`]).
 //! - A receiver that has claimed a switch does not know if the claim has arrived. This receiver reads TCP up to the
-//!   switch, and then checks for a record there ([`Receiving::RecordOrNot`]).
+//!   switch, and then checks for a record there ([`ReceiverAction::RecordOrNot`]).
 //!
 //! Without a record, the receiver does not know how many bytes the sender had put on the VI. A sender that closed
 //! before the failover does not put these bytes on TCP. So without a record the receiver reports the end of TCP as
@@ -51,14 +51,14 @@ const VERSION: u32 = 1;
 
 /// Header that the sender puts on TCP before the bytes that may not have arrived on the VI (the tail).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct FailoverRecord {
     /// Position of the tail's first byte in the VI's stream.
     pub position: u32,
     /// Length of the tail in bytes.
     pub bytes: u32,
 }
 
-impl Record {
+impl FailoverRecord {
     /// Encodes the record.
     pub fn encode(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
@@ -74,13 +74,13 @@ impl Record {
     ///
     /// # Errors
     /// [`Violation`] if `bytes` are not a record.
-    pub fn decode(bytes: &[u8; LEN]) -> Result<Record, Violation> {
+    pub fn decode(bytes: &[u8; LEN]) -> Result<FailoverRecord, Violation> {
         let mut words = [0; 4];
         for (word, place) in words.iter_mut().zip(bytes[16..].chunks_exact(4)) {
             *word = place.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
         }
         let [version, position, bytes_behind, check] = words;
-        let record = Record { position, bytes: bytes_behind };
+        let record = FailoverRecord { position, bytes: bytes_behind };
         match bytes.starts_with(&MAGIC) && version == VERSION && check == record.check() {
             true => Ok(record),
             false => Err(Violation("bytes on TCP that are not a failover record")),
@@ -94,11 +94,11 @@ impl Record {
 
 /// Action of a sender after the carrier of its direction has died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sending {
+pub enum SenderAction {
     /// Repeats no byte. The direction is on TCP, or has ended.
     Plain,
     /// Puts a record and the tail of the stream on TCP.
-    Record,
+    FailoverRecord,
     /// Takes the switch back, and puts the bytes of the VI on TCP. If the receiver has already claimed the switch,
     /// the sender puts a record on TCP instead.
     TakeBack,
@@ -108,27 +108,27 @@ pub enum Sending {
 
 /// Returns the action for the direction in which an end sends. `switch` is the switch word in the end's segment.
 /// `owes` is true if the end has already sent ToTcp, and may still have to drain bytes that the receiver returns.
-pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> Sending {
+pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> SenderAction {
     match tx {
-        Tx::Tcp => Sending::Plain,
+        Tx::Tcp => SenderAction::Plain,
         // A sender that has taken its switch back puts the VI's bytes on TCP in any case.
         Tx::Back if owes && !matches!(Switch::from_word(switch), Switch::Cancelled) => {
-            Sending::Lost
+            SenderAction::Lost
         }
-        Tx::Back => Sending::Plain,
+        Tx::Back => SenderAction::Plain,
         // After a FIN the kernel socket takes no more bytes. The receiver checks if the FIN has arrived on the VI.
-        Tx::Vi if fin_sent => Sending::Plain,
+        Tx::Vi if fin_sent => SenderAction::Plain,
         Tx::Vi => match Switch::from_word(switch) {
-            Switch::Entered(_) => Sending::Record,
-            Switch::At(_) | Switch::Cancelled => Sending::TakeBack,
-            Switch::Not => Sending::Lost,
+            Switch::Entered(_) => SenderAction::FailoverRecord,
+            Switch::At(_) | Switch::Cancelled => SenderAction::TakeBack,
+            Switch::Not => SenderAction::Lost,
         },
     }
 }
 
 /// Action of a receiver after the carrier of its direction has died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Receiving {
+pub enum ReceiverAction {
     /// Continues on TCP.
     Plain,
     /// Continues on TCP, and reports TCP's end as an error. The sender may have ended its stream on the VI. Or the
@@ -138,9 +138,9 @@ pub enum Receiving {
     ToFin,
     /// Reads TCP up to the switch, then all bytes that have arrived on the VI. Then the receiver expects a record
     /// on TCP.
-    Record,
+    FailoverRecord,
     /// Reads TCP up to the switch. Then TCP has either a record, or the program's next bytes. The receiver has read
-    /// nothing on the VI so far. As in [`Receiving::Doubtful`], TCP's end is an error.
+    /// nothing on the VI so far. As in [`ReceiverAction::Doubtful`], TCP's end is an error.
     RecordOrNot,
     /// Resets the connection, because the sender may already have put returned bytes on TCP.
     Lost,
@@ -148,7 +148,7 @@ pub enum Receiving {
 
 /// A receiver's knowledge of the direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct ReceiverKnowledge {
     /// State of the receiver.
     pub rx: Rx,
     /// The sender's switch word, as far as the receiver knows.
@@ -168,53 +168,55 @@ pub struct Known {
 }
 
 /// Returns the action for the direction in which an end receives.
-pub const fn receiving(known: Known) -> Receiving {
+pub const fn receiving(known: ReceiverKnowledge) -> ReceiverAction {
     match known.rx {
-        _ if known.returning => Receiving::Lost,
-        Rx::Tcp | Rx::Back => Receiving::Plain,
-        Rx::Vi if known.finished => Receiving::ToFin,
-        Rx::Vi => Receiving::Record,
+        _ if known.returning => ReceiverAction::Lost,
+        Rx::Tcp | Rx::Back => ReceiverAction::Plain,
+        Rx::Vi if known.finished => ReceiverAction::ToFin,
+        Rx::Vi => ReceiverAction::FailoverRecord,
         Rx::Granted => match Switch::from_word(known.switch) {
             // The sender has ended its stream on TCP, and has never switched.
-            Switch::Not if known.fin == word::FIN_ON_TCP => Receiving::Plain,
-            Switch::Cancelled if known.taken_back => Receiving::Plain,
+            Switch::Not if known.fin == word::FIN_ON_TCP => ReceiverAction::Plain,
+            Switch::Cancelled if known.taken_back => ReceiverAction::Plain,
             // All bytes that the sender put on the VI have arrived, and the sender's TCP stream ends at the switch.
             Switch::At(n) | Switch::Entered(n) if known.finished && known.read <= n => {
-                Receiving::ToFin
+                ReceiverAction::ToFin
             }
-            Switch::Entered(n) if known.claimed && known.read <= n => Receiving::Record,
-            Switch::At(n) if known.claimed && known.read <= n => Receiving::RecordOrNot,
-            Switch::Entered(_) => Receiving::Lost,
-            Switch::Not | Switch::Cancelled | Switch::At(_) => Receiving::Doubtful,
+            Switch::Entered(n) if known.claimed && known.read <= n => {
+                ReceiverAction::FailoverRecord
+            }
+            Switch::At(n) if known.claimed && known.read <= n => ReceiverAction::RecordOrNot,
+            Switch::Entered(_) => ReceiverAction::Lost,
+            Switch::Not | Switch::Cancelled | Switch::At(_) => ReceiverAction::Doubtful,
         },
     }
 }
 
 /// Meaning of the first bytes that TCP has behind a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begins {
+pub enum FirstBytes {
     /// The bytes may be the beginning of a record. The receiver needs more bytes to decide.
     Perhaps,
     /// The bytes are a record.
-    Record(Record),
+    FailoverRecord(FailoverRecord),
     /// The bytes are data of the program.
     Data,
 }
 
 /// Returns the meaning of `bytes`, the first bytes that TCP has behind a switch. `bytes` need not be a whole
 /// record.
-pub fn begins(bytes: &[u8]) -> Begins {
+pub fn begins(bytes: &[u8]) -> FirstBytes {
     let n = bytes.len().min(MAGIC.len());
-    match bytes.first_chunk().map(Record::decode) {
-        Some(Ok(record)) => Begins::Record(record),
-        None if bytes[..n] == MAGIC[..n] => Begins::Perhaps,
-        _ => Begins::Data,
+    match bytes.first_chunk().map(FailoverRecord::decode) {
+        Some(Ok(record)) => FirstBytes::FailoverRecord(record),
+        None if bytes[..n] == MAGIC[..n] => FirstBytes::Perhaps,
+        _ => FirstBytes::Data,
     }
 }
 
 /// Counts of a sender's messages on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentCounts {
     /// Number of entries that the sender has put in the ring so far.
     pub entries: u32,
     /// Number of ordered packets among these entries.
@@ -276,7 +278,7 @@ pub struct Tail {
 /// # Errors
 /// [`Violation`] if `progress` says that the receiver has consumed bytes that it cannot have consumed.
 pub fn tail_of(
-    sent: &Sent,
+    sent: &SentCounts,
     progress: &ReceiverProgress,
     entry: impl Fn(u32) -> Option<RingEntry>,
 ) -> Result<Tail, Violation> {
@@ -325,7 +327,7 @@ pub fn tail_of(
 ///
 /// # Errors
 /// [`Violation`] if the tail begins after the next byte that the receiver needs.
-pub fn skip(record: &Record, consumed: u32) -> Result<u32, Violation> {
+pub fn skip(record: &FailoverRecord, consumed: u32) -> Result<u32, Violation> {
     let had = consumed.wrapping_sub(record.position);
     if had <= record.bytes {
         Ok(had)

@@ -143,7 +143,7 @@ pub const fn rescue(
 
 /// First step of a sender that has bytes to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
+pub enum BeforeSend {
     /// Puts the bytes on TCP.
     Tcp,
     /// Publishes a switch to the VI, and then loads the grant again ([`keeps_switch`]).
@@ -158,13 +158,13 @@ pub enum Before {
 
 /// Returns the first step of a sender that has bytes to send. `owes` is true after the sender has sent ToTcp, until
 /// [`owed`] has returned [`Owed::Nothing`].
-pub const fn before_send(tx: Tx, grant: Grant, owes: bool) -> Before {
+pub const fn before_send(tx: Tx, grant: Grant, owes: bool) -> BeforeSend {
     match (tx, grant) {
-        (Tx::Tcp, Grant::Granted) => Before::Switch,
-        (Tx::Vi, Grant::Revoked) => Before::Answer,
-        (Tx::Vi, _) => Before::Vi,
-        (Tx::Back, _) if owes => Before::Settle,
-        _ => Before::Tcp,
+        (Tx::Tcp, Grant::Granted) => BeforeSend::Switch,
+        (Tx::Vi, Grant::Revoked) => BeforeSend::Answer,
+        (Tx::Vi, _) => BeforeSend::Vi,
+        (Tx::Back, _) if owes => BeforeSend::Settle,
+        _ => BeforeSend::Tcp,
     }
 }
 

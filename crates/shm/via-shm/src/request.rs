@@ -125,8 +125,8 @@ impl Segment {
         Some(vi)
     }
 
-    /// Updates the bit of a VI's group after a request of `side` for this VI has ended. The bit stays set if the group has
-    /// another request of this side.
+    /// Updates the bit of a VI's group after a request of `side` for this VI has ended. The bit stays set if the
+    /// group has another request of this side.
     fn end_request(&self, side: SideIndex, vi: u32) {
         let pending = &self.side(side).pending;
         // SYNC: a requester stores its request's state, then sets the bit. Either this load finds the state, or the

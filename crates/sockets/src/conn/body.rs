@@ -72,12 +72,12 @@ pub enum Taking {
 /// any two stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
-pub struct Note {
+pub struct StoredTaking {
     kind: u32,
     values: [u32; 3],
 }
 
-impl Note {
+impl StoredTaking {
     #[inline(always)]
     fn parts(taking: Taking) -> (u32, [u32; 3]) {
         match taking {
@@ -132,7 +132,7 @@ pub struct Body {
     pub activity: [Activity; 2],
     /// The receiver's change that is under way, if there is one. If the thread dies, another thread completes the
     /// change.
-    pub taking: Note,
+    pub taking: StoredTaking,
     /// Number of arrived ring entries that `flow` has counted.
     pub arrivals: u32,
     /// Number of ring entries sent, and in the upper half the number of ordered packets among these entries. One
@@ -225,7 +225,7 @@ impl Body {
         (*coalescer, *taker) = (Coalescer::default(), Taker::default());
         (*traffic, *past) = (Traffic::default(), Traffic::default());
         *activity = Default::default();
-        *taking = Note::default();
+        *taking = StoredTaking::default();
         (*arrivals, *counted) = (0, 0);
         (*bytes_sent, *bytes_taken) = (0, 0);
         (*drained, *drained_from) = (0, 0);
@@ -246,7 +246,7 @@ impl Body {
     pub(crate) fn take(&mut self, taking: Taking) {
         // A process may be killed between any two instructions. The fences make the compiler keep each store and
         // their order.
-        let (kind, values) = Note::parts(taking);
+        let (kind, values) = StoredTaking::parts(taking);
         compiler_fence(Ordering::SeqCst);
         if kind != 0 {
             self.taking.values = values;

@@ -38,7 +38,7 @@ impl Conn {
         self.approach.forget();
         self.handler_wake_word.clear();
         self.choice.forget();
-        self.put_by.forget();
+        self.saved_keepalive.forget();
         let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);
         zero(&self.rx_tcp);
         zero(&self.tx_tcp);

@@ -11,7 +11,7 @@
 //! - `body`, `own`, `copies`: data that only the lock's holder uses; `activity`: how long a direction has carried
 //!   no bytes;
 //! - `waiting`: threads that wait for a connection; `error`: an error that the next call of the program returns;
-//! - `put_by`: the program's keep-alive options, while Sovia has set other ones on the socket;
+//! - `saved_keepalive`: the program's keep-alive options, while Sovia has set other ones on the socket;
 //! - `shown`: data for other processes, such as `sovia ps`;
 //! - `approach`: the rendezvous; `choice`: protocol settings that the program has chosen.
 
@@ -28,7 +28,7 @@ mod handed;
 pub(crate) mod lent;
 mod locked;
 mod own;
-mod put_by;
+mod saved_keepalive;
 mod shown;
 mod stay;
 pub(crate) mod unnamed;
@@ -48,7 +48,7 @@ pub(crate) use locked::repair_by;
 pub use locked::{Guard, Locked};
 pub(crate) use own::EndProgress;
 pub use own::{Failover, Handler, LastAudit, OwnWords};
-pub(crate) use put_by::PutBy;
+pub(crate) use saved_keepalive::SavedKeepalive;
 pub(crate) use shown::FIELDS;
 use shown::Shown;
 
@@ -168,7 +168,7 @@ pub struct Conn {
     /// fallback.
     pub(crate) leaves_for: AtomicU32,
     /// The program's keep-alive options, while Sovia has set other ones on the socket.
-    pub(crate) put_by: PutBy,
+    pub(crate) saved_keepalive: SavedKeepalive,
     /// Number of the program's calls since a temporary fallback to TCP, plus one; 0 if no second rendezvous may
     /// follow.
     pub(crate) again: AtomicU32,

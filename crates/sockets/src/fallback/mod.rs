@@ -40,7 +40,7 @@ pub(crate) use wait::all;
 
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::pair;
-use crate::pair::lent::{self, How};
+use crate::pair::lent::{self, LeaveKind};
 use crate::stream::{self, leaving, listeners};
 use crate::table::{self, Ref};
 use crate::{
@@ -285,7 +285,7 @@ fn detach(at: Ref) {
         listeners::notify_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
-        (index, pair, vi, loans, How::Ended { used })
+        (index, pair, vi, loans, LeaveKind::Ended { used })
     };
     // Call this only after the phase has changed. Then the next call on an epoll set finds the events that the
     // kernel reports for the socket.

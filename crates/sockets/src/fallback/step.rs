@@ -5,7 +5,7 @@
 //! harm.
 
 use crate::conn::{Guard, flag};
-use crate::stream::failover::{self, Stands};
+use crate::stream::failover::{self, NextBytes};
 use crate::stream::returned::{self, Debt};
 use crate::stream::undelivered::{self, Next};
 use crate::stream::{self, Corrupt, leaving, listeners, notify_writer, reflected};
@@ -55,9 +55,9 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<FallbackState, Corrupt> {
     let conn = guard.conn;
     if failover::is_on(guard) {
         return Ok(match failover::receives(guard, fd) {
-            Stands::OnTcp => FallbackState::Over,
-            Stands::Waits => FallbackState::Waits,
-            Stands::OnVi => FallbackState::Stays,
+            NextBytes::OnTcp => FallbackState::Over,
+            NextBytes::Waits => FallbackState::Waits,
+            NextBytes::OnVi => FallbackState::Stays,
         });
     }
     if !path::revokes(conn.rx()) {

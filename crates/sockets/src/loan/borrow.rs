@@ -3,7 +3,7 @@
 use super::{Kind, Loan, MAX, give_back};
 use crate::conn::{Guard, INLINE_MAX, Phase, flag};
 use crate::ops::{self, Flags, keep};
-use crate::stream::{self, Find, Got};
+use crate::stream::{self, BorrowResult, Got};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, errno, family, process};
@@ -62,12 +62,12 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
     let attempt = |guard: &mut Guard<'_>| {
         let fd = keep::descriptor(fd, at);
         match stream::borrow(guard, fd) {
-            Find::Here(memory, n) => {
+            BorrowResult::Here(memory, n) => {
                 Some(Ok(Some(Loan::here(Kind::Message, guard, at, memory.as_ptr(), n))))
             }
-            Find::Bulk | Find::Elsewhere => Some(Ok(None)),
-            Find::Failed(e) => Some(Err(e)),
-            Find::Small => {
+            BorrowResult::Bulk | BorrowResult::Elsewhere => Some(Ok(None)),
+            BorrowResult::Failed(e) => Some(Err(e)),
+            BorrowResult::Small => {
                 let mut loan = Loan {
                     kind: Kind::Small,
                     owner: process::owner(),

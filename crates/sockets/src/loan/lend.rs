@@ -68,7 +68,7 @@ fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
 }
 
 /// Result of an attempt to send a lent pool slot.
-enum Sent {
+enum LentSend {
     Bytes(usize),
     /// The stream's sending path is not the VI any more.
     Plain,
@@ -112,7 +112,7 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
             return Err(libc::EBADF);
         }
         match commit_place(fd, at, loan, n, flags, since)? {
-            Sent::Bytes(sent) => {
+            LentSend::Bytes(sent) => {
                 loan.done += sent;
                 if loan.done == n {
                     // The pool slot was freed when its last bytes were sent.
@@ -120,8 +120,8 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
                 }
             }
             // The sending path is TCP by now. The VI's slot in the segment is not reused while the buffer is lent.
-            Sent::Plain => loan.cookie = diag::cookie(fd).map_err(errno)?,
-            Sent::Failed(e) => return Err(e),
+            LentSend::Plain => loan.cookie = diag::cookie(fd).map_err(errno)?,
+            LentSend::Failed(e) => return Err(e),
         }
     }
     if loan.done < n && diag::cookie(fd).map_err(errno)? != loan.cookie {
@@ -151,14 +151,14 @@ fn commit_place(
     n: usize,
     flags: Flags,
     since: Moment,
-) -> Result<Sent, Errno> {
+) -> Result<LentSend, Errno> {
     let conn = at.conn;
     if conn.is_interrupted() {
         return Err(libc::EINTR);
     }
     let attempt = |guard: &mut Guard<'_>| {
         if !loan.is_current(at) {
-            return Some(Sent::Plain);
+            return Some(LentSend::Plain);
         }
         let fd = keep::descriptor(fd, at);
         match stream::commit(guard, fd, loan.rest(n), n) {
@@ -166,15 +166,15 @@ fn commit_place(
                 if loan.done + sent == n {
                     conn.loans.fetch_sub(1, Ordering::AcqRel);
                 }
-                Some(Sent::Bytes(sent))
+                Some(LentSend::Bytes(sent))
             }
             Put::Full => None,
-            Put::AskKernel => Some(Sent::Plain),
-            Put::Failed(e) => Some(Sent::Failed(e)),
+            Put::AskKernel => Some(LentSend::Plain),
+            Put::Failed(e) => Some(LentSend::Failed(e)),
         }
     };
     {
-        let Some(mut guard) = at.attached() else { return Ok(Sent::Plain) };
+        let Some(mut guard) = at.attached() else { return Ok(LentSend::Plain) };
         if let Some(sent) = attempt(&mut guard) {
             return Ok(sent);
         }
@@ -185,7 +185,7 @@ fn commit_place(
     let mut call = Call::begin(fd, at, ops::deadline(&conn.send_timeout), since);
     match wait::until(&mut call, Want::Send, attempt) {
         Ok(sent) => Ok(sent),
-        Err(Ended::Plain) => Ok(Sent::Plain),
+        Err(Ended::Plain) => Ok(LentSend::Plain),
         Err(Ended::Failed(e)) => Err(e),
     }
 }

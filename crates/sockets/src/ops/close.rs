@@ -3,7 +3,7 @@
 use super::keep;
 use crate::conn::{ApproachStage, Conn, Guard, Phase, Role, flag};
 use crate::fallback::Cause;
-use crate::pair::lent::How;
+use crate::pair::lent::LeaveKind;
 use crate::rendezvous::Server;
 use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
@@ -238,7 +238,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     }
     let loans = conn.loans.swap(0, Ordering::AcqRel);
     let used = stream::backlog::used(&guard);
-    let how = if last { How::Ended { used } } else { How::Vacated };
+    let how = if last { LeaveKind::Ended { used } } else { LeaveKind::Vacated };
     if last && conn.is_awaited() {
         // Wake threads that still wait for the connection, so that they find that it has ended, even if the VI is
         // used again. A thread that begins to wait later takes the lock first.

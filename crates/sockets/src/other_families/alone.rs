@@ -1,12 +1,12 @@
 //! Checks if only this process holds a connection from another family.
 
-use super::families::{self, Which};
+use super::families::{self, FamilyNumber};
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
 /// Stores in a connection of this process which record the connection has in the family `which`.
-pub(super) fn inherit(here: Ref, which: Which, index: u32, generation: u32) {
+pub(super) fn inherit(here: Ref, which: FamilyNumber, index: u32, generation: u32) {
     families::begin(which);
     let approach = &here.conn.approach;
     approach.place_there.store(u64::from(index) << 32 | u64::from(generation), Ordering::Relaxed);
@@ -30,7 +30,7 @@ pub(crate) fn is_for_kernel(fd: i32) -> bool {
 #[cold]
 fn has_come_to_be_alone(fd: i32, at: Ref) -> bool {
     let approach = &at.conn.approach;
-    let Some(which) = Which::from_word(approach.inherited.load(Ordering::Acquire)) else {
+    let Some(which) = FamilyNumber::from_word(approach.inherited.load(Ordering::Acquire)) else {
         return true;
     };
     let place = approach.place_there.load(Ordering::Relaxed);

@@ -74,17 +74,17 @@ per_engine! {
 
 /// Number of a family plus one, so that the number is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Which(u32);
+pub(super) struct FamilyNumber(u32);
 
-impl Which {
-    pub(super) const OWN: Which = Which(OWN + 1);
+impl FamilyNumber {
+    pub(super) const OWN: FamilyNumber = FamilyNumber(OWN + 1);
 
     pub(super) fn word(self) -> u32 {
         self.0
     }
 
-    pub(super) fn from_word(word: u32) -> Option<Which> {
-        (word != 0).then_some(Which(word))
+    pub(super) fn from_word(word: u32) -> Option<FamilyNumber> {
+        (word != 0).then_some(FamilyNumber(word))
     }
 
     fn slot(self) -> Option<&'static Slot> {
@@ -94,14 +94,14 @@ impl Which {
 
 /// Adds a family. Returns `None` if the table is full. Otherwise the table owns the descriptors in `files` from
 /// then on.
-pub(super) fn add(files: Files, sender: i32) -> Option<Which> {
+pub(super) fn add(files: Files, sender: i32) -> Option<FamilyNumber> {
     add_to_free(files, sender).or_else(|| {
         SLOTS.iter().filter(|slot| slot.is_done_with()).for_each(Slot::close);
         add_to_free(files, sender)
     })
 }
 
-fn add_to_free(files: Files, sender: i32) -> Option<Which> {
+fn add_to_free(files: Files, sender: i32) -> Option<FamilyNumber> {
     for (slot, n) in SLOTS.iter().zip(1..) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if slot.state.compare_exchange(FREE, TAKEN, success, failure).is_ok() {
@@ -110,22 +110,22 @@ fn add_to_free(files: Files, sender: i32) -> Option<Which> {
             slot.undecided.store(0, Ordering::Relaxed);
             slot.sender.store(sender, Ordering::Relaxed);
             slot.state.store(KNOWN, Ordering::Release);
-            return Some(Which(n));
+            return Some(FamilyNumber(n));
         }
     }
     None
 }
 
 /// Returns the families whose connections have come from the process `sender`.
-pub(super) fn of_sender(sender: i32) -> impl Iterator<Item = (Which, Files)> {
+pub(super) fn of_sender(sender: i32) -> impl Iterator<Item = (FamilyNumber, Files)> {
     SLOTS.iter().zip(1..).filter_map(move |(slot, n)| {
         let is_it = slot.sender.load(Ordering::Relaxed) == sender;
-        is_it.then(|| files_of(Which(n))).flatten().map(|files| (Which(n), files))
+        is_it.then(|| files_of(FamilyNumber(n))).flatten().map(|files| (FamilyNumber(n), files))
     })
 }
 
-fn files_of(which: Which) -> Option<Files> {
-    if which == Which::OWN {
+fn files_of(which: FamilyNumber) -> Option<Files> {
+    if which == FamilyNumber::OWN {
         let (records, locks) = (family::file()?, process_slots::locks()?);
         let passed = |fd| call::file_id(fd).ok().map(|(_, inode)| Passed { fd, inode });
         return Some(Files { records: passed(records)?, locks: passed(locks)? });
@@ -136,14 +136,14 @@ fn files_of(which: Which) -> Option<Files> {
 }
 
 /// Counts a connection of the family as undecided.
-pub(super) fn begin(which: Which) {
+pub(super) fn begin(which: FamilyNumber) {
     if let Some(slot) = which.slot() {
         slot.undecided.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 /// Counts a connection of the family as decided.
-pub(super) fn decided(which: Which) {
+pub(super) fn decided(which: FamilyNumber) {
     if let Some(slot) = which.slot() {
         slot.undecided.fetch_sub(1, Ordering::AcqRel);
     }
@@ -184,7 +184,7 @@ pub(super) fn is_there(passed: Passed) -> bool {
 
 /// Returns true if no process of a family holds a connection any more. Returns false if several programs or
 /// processes outside the family may have got the connection. `index` and `generation` name the connection's record.
-pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
+pub(super) fn none_holds(which: FamilyNumber, index: u32, generation: u32) -> bool {
     let Some(files) = files_of(which) else { return false };
     let held = || -> Option<Holding> {
         let mut record = [0; RECORD];
@@ -200,7 +200,7 @@ pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
         is_whole.then(|| i32::from_ne_bytes(pid))
     };
     // The kernel reports locks of other processes only. So search the list of holders for this process.
-    let is_mine = which == Which::OWN && process_slots::has_me(before.references.word());
+    let is_mine = which == FamilyNumber::OWN && process_slots::has_me(before.references.word());
     let others = process_slots::any_may_live(before.references, files.locks.fd, pid_of);
     if before.is_of(generation) && (is_mine || others) {
         return false;

@@ -11,9 +11,9 @@
 //! remembers the connection's record.
 
 use super::alone::{inherit, is_alone};
-use super::families::{self, Files, Which};
+use super::families::{self, FamilyNumber, Files};
 use crate::conn::{Holding, Role};
-use crate::passed_on::{Copy, LEN, Sent};
+use crate::passed_on::{Copy, LEN, SentConnection};
 use crate::table::{self, Ref};
 use crate::{family, process, process_slots};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) fn pass(channel: i32, fd: i32, at: Ref) -> bool {
         return false;
     }
     let (index, generation) = (at.index, at.generation);
-    let sent = Sent { index, generation, is_connector: conn.is_connector(), to };
+    let sent = SentConnection { index, generation, is_connector: conn.is_connector(), to };
     passed_on.add(conn.cookie.load(Ordering::Relaxed), sent);
     true
 }
@@ -91,7 +91,7 @@ pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
     }
     let Ok((_, to)) = call::file_id(channel) else { return };
     let found = match own {
-        Some(sent) => Some((Which::OWN, sent)),
+        Some(sent) => Some((FamilyNumber::OWN, sent)),
         None => find(channel, cookie),
     };
     let Some((which, sent)) = found.filter(|(_, sent)| sent.to == to) else { return };
@@ -103,7 +103,7 @@ pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
 }
 
 /// Returns the family that sent the socket with this cookie, and the family's entry for this socket.
-fn find(channel: i32, cookie: u64) -> Option<(Which, Sent)> {
+fn find(channel: i32, cookie: u64) -> Option<(FamilyNumber, SentConnection)> {
     let sender = call::peer_of(channel).filter(|&pid| pid != call::getpid())?;
     let known = families::of_sender(sender)
         .find_map(|(which, files)| Some((which, read(files.records.fd)?.find(cookie)?)));
@@ -136,7 +136,7 @@ fn read(records: i32) -> Option<Copy> {
 }
 
 /// Searches the open files of `process` for the files of the family that sent the socket with this cookie.
-fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
+fn look_for(process: i32, cookie: u64) -> Option<(Files, SentConnection)> {
     let mut open: SmallVec<[i32; 64]> = SmallVec::new();
     call::each_descriptor_of(process, |fd| open.push(fd));
     let named = |fd: i32, name: &[u8]| {

@@ -13,7 +13,7 @@ struct LentVi {
     pair: u32,
     vi: u32,
     loans: u32,
-    how: How,
+    how: LeaveKind,
 }
 
 per_engine! {
@@ -22,23 +22,23 @@ per_engine! {
 
 /// Way in which a connection leaves its VI.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum How {
+pub(crate) enum LeaveKind {
     /// The connection has ended. `used` says how much memory of its direction the connection has used.
     Ended { used: Used },
     /// This process has left the connection, and relatives may still have it.
     Vacated,
 }
 
-fn now_leave(pair: &Pair, vi: u32, how: How) {
+fn now_leave(pair: &Pair, vi: u32, how: LeaveKind) {
     match how {
-        How::Ended { used } => pair.leave(vi, used),
-        How::Vacated => pair.vacate(vi),
+        LeaveKind::Ended { used } => pair.leave(vi, used),
+        LeaveKind::Vacated => pair.vacate(vi),
     }
 }
 
 /// Makes a connection leave its VI. If `loans` slots of the VI are lent to the program, the connection leaves when
 /// the program has returned the last slot.
-pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: How) {
+pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: LeaveKind) {
     if loans == 0 {
         now_leave(pair, vi, how);
     } else {

@@ -1,6 +1,6 @@
 //! Splits the descriptors of one call into accelerated connections and descriptors that the kernel serves.
 
-use super::{By, attached};
+use super::{PollCall, attached};
 use crate::table::{self, Ref};
 use crate::{Outcome, epoll_sets, errno};
 use smallvec::SmallVec;
@@ -20,7 +20,7 @@ const UNREPORTED: i32 = -2;
 /// The program's list of descriptors, and the two lists made from it.
 pub(super) struct Lists<'p> {
     fds: &'p mut [PollFd],
-    by: By,
+    by: PollCall,
     /// Number of times that the call has asked the kernel. Also counts a wait that did not ask the kernel.
     asked: u32,
     /// Accelerated connections, with their positions in the program's list.
@@ -30,7 +30,7 @@ pub(super) struct Lists<'p> {
 }
 
 impl<'p> Lists<'p> {
-    pub(super) fn new(fds: &'p mut [PollFd], by: By, has_waited: bool) -> Lists<'p> {
+    pub(super) fn new(fds: &'p mut [PollFd], by: PollCall, has_waited: bool) -> Lists<'p> {
         let ours: SmallVec<[_; FEW_OURS]> =
             fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
         // Clear `revents`, because the program may not have cleared the results of its last call.
@@ -142,7 +142,7 @@ impl<'p> Lists<'p> {
             if from.fd >= 0 {
                 to.revents = from.revents & self.by.reports(to.events);
                 if to.revents & libc::POLLNVAL != 0
-                    && self.by == By::Select
+                    && self.by == PollCall::Select
                     && (self.asked > 1 || self.ours.iter().any(|&(ours, _)| ours == i))
                 {
                     // Report a descriptor that was closed after the call began as ready.

@@ -14,7 +14,7 @@ use crate::conn::Phase;
 use crate::ops::keep;
 use crate::pair::{self, Pair};
 use crate::process::PLAIN;
-use crate::stream::{Watch, combine};
+use crate::stream::{WatchedWords, combine};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, FRUITLESS, Spin, Want};
 use crate::{Errno, Outcome, epoll, epoll_sets, kernel_sockets, process};
@@ -76,7 +76,7 @@ fn attached(fd: i32) -> Option<Ref> {
 
 /// The program's call that waits for descriptors. The calls report different events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum PollCall {
     /// poll(2): always reports ends, errors and closed descriptors.
     Poll,
     /// select(2), "Correspondence between select() and poll()": reports ends and errors only in the sets that show
@@ -85,14 +85,14 @@ pub enum By {
     Select,
 }
 
-impl By {
+impl PollCall {
     /// Returns the events that may be reported if the program asks for `events`.
     pub fn reports(self, events: i16) -> i16 {
         let ends = match self {
-            By::Poll => libc::POLLERR | libc::POLLHUP,
-            By::Select if events & libc::POLLIN != 0 => libc::POLLERR | libc::POLLHUP,
-            By::Select if events & libc::POLLOUT != 0 => libc::POLLERR,
-            By::Select => 0,
+            PollCall::Poll => libc::POLLERR | libc::POLLHUP,
+            PollCall::Select if events & libc::POLLIN != 0 => libc::POLLERR | libc::POLLHUP,
+            PollCall::Select if events & libc::POLLOUT != 0 => libc::POLLERR,
+            PollCall::Select => 0,
         };
         events | ends | libc::POLLNVAL
     }
@@ -101,7 +101,7 @@ impl By {
 /// Does `ppoll`, and `pselect` for a list of descriptors. `timeout` is in nanoseconds; `None` means no limit.
 pub fn wait(
     fds: &mut [PollFd],
-    by: By,
+    by: PollCall,
     timeout: Option<u64>,
     mask: Option<&libc::sigset_t>,
 ) -> Outcome {
@@ -194,20 +194,20 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
     // With a signal mask, ask the kernel even if it serves no descriptor, because the mask may let a signal in.
     let asks = mask.is_some() || !lists.are_all_ours();
     let waits = wait::begin();
-    let mut watches: SmallVec<[Watch<'_>; lists::FEW_OURS]> = SmallVec::new();
+    let mut watches: SmallVec<[WatchedWords<'_>; lists::FEW_OURS]> = SmallVec::new();
     combine::before_waiting();
     let mut worth = false;
     for at in lists.ours() {
         at.conn.begin_waiting();
         if let Some(guard) = at.attached() {
-            watches.push(Watch::new(&guard, &waits));
+            watches.push(WatchedWords::new(&guard, &waits));
             worth |= pair::of(&guard).is_some_and(Pair::worth_spinning);
         }
     }
     let mut spin = Spin::begin(worth);
     let mut from_kernel = Ok(0);
     let found = spin.run(
-        || watches.iter().any(Watch::changed),
+        || watches.iter().any(WatchedWords::changed),
         KERNEL_NS,
         || {
             if asks {
@@ -229,7 +229,7 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
 /// VI or was closed. Sets `has_waited` if the call has waited.
 fn wait_for_one(
     one: &mut PollFd,
-    by: By,
+    by: PollCall,
     terms: &Terms<'_>,
     has_waited: &mut bool,
 ) -> Option<Outcome> {

@@ -23,7 +23,7 @@ pub(super) fn begin(at: Ref) {
 }
 
 /// Bytes that the program has got, and that are still on the connection.
-pub(super) struct Loan {
+pub(super) struct RelayLoan {
     at: Ref,
     /// Number of the bytes.
     len: usize,
@@ -33,9 +33,9 @@ pub(super) struct Loan {
     position: u64,
 }
 
-impl Loan {
-    pub(super) fn new(at: Ref) -> Loan {
-        Loan { at, len: 0, next: 1, position: 0 }
+impl RelayLoan {
+    pub(super) fn new(at: Ref) -> RelayLoan {
+        RelayLoan { at, len: 0, next: 1, position: 0 }
     }
 
     /// Returns true while the program has not received all bytes of the loan.
@@ -121,7 +121,7 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for RelayLoan {
     fn drop(&mut self) {
         if self.is_out() {
             self.end(NONE);

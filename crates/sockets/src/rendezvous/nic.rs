@@ -30,7 +30,7 @@ const RETRY_NS: u64 = 5_000_000;
 struct Nic {
     name: &'static NicName,
     /// Introduction of this process to the NIC, while the introduction is under way.
-    talk: Option<Talk>,
+    talk: Option<NicIntroduction>,
     /// Process of the NIC, once the NIC has answered.
     process: Option<Process>,
     /// Time of the last attempt to reach the NIC.
@@ -38,7 +38,7 @@ struct Nic {
 }
 
 /// An introduction of this process to a NIC, which is under way.
-struct Talk {
+struct NicIntroduction {
     packets: Packets,
     /// Challenge that the NIC must read to show that it could trace this process.
     challenge: Challenge,
@@ -164,12 +164,12 @@ impl Nic {
         let introduction =
             Introduction { from: pair::me(), place: challenge.place(), shown: [0; 16] };
         if packets.send(&introduction.encode(), &[]).is_ok() {
-            self.talk = Some(Talk { packets, challenge, segment: None });
+            self.talk = Some(NicIntroduction { packets, challenge, segment: None });
         }
     }
 
     /// Receives the NIC's next message and takes the next step of the introduction.
-    fn receive(&mut self, mut talk: Talk) {
+    fn receive(&mut self, mut talk: NicIntroduction) {
         let mut answer = [0; INTRODUCTION + 1];
         let received = match talk.packets.receive(&mut answer) {
             Ok(received) => received,
@@ -198,7 +198,7 @@ impl Nic {
 
     /// Sends the NIC a segment, if this process could trace the NIC. Called after the NIC has shown that it could
     /// trace this process.
-    fn hand_over(&mut self, mut talk: Talk, pid: i32, place: i32) {
+    fn hand_over(&mut self, mut talk: NicIntroduction, pid: i32, place: i32) {
         let Some(shown) = trace::read_challenge(pid, place) else { return };
         let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors()) else {
             return;

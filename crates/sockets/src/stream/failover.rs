@@ -19,7 +19,7 @@
 mod rest;
 mod settle;
 
-pub(crate) use rest::{Rest, Went, rest};
+pub(crate) use rest::{Rest, RestProgress, rest};
 pub(crate) use settle::{may_settle, settle};
 
 use super::hold::scan;
@@ -31,7 +31,8 @@ use crate::{keepalive, kernel_sockets, stats};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::failover::{
-    self, Begins, Known, ReceiverProgress, Receiving, Record, RingEntry, Sending, Sent, Tail,
+    self, FailoverRecord, FirstBytes, ReceiverAction, ReceiverKnowledge, ReceiverProgress,
+    RingEntry, SenderAction, SentCounts, Tail,
 };
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Switch, Tx};
@@ -65,23 +66,23 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
         return false;
     }
     let receiving = failover::receiving(known(guard));
-    if receiving == Receiving::Lost {
+    if receiving == ReceiverAction::Lost {
         return false;
     }
     let tail = match sends(guard) {
-        Sending::Lost => return false,
-        Sending::Plain | Sending::TakeBack => None,
-        Sending::Record => match tail(guard) {
+        SenderAction::Lost => return false,
+        SenderAction::Plain | SenderAction::TakeBack => None,
+        SenderAction::FailoverRecord => match tail(guard) {
             Ok(tail) => Some(tail),
             Err(_) => return false,
         },
     };
     guard.failover = Failover {
         sends: tail.is_some(),
-        awaits: matches!(receiving, Receiving::Record | Receiving::RecordOrNot),
-        or_not: receiving == Receiving::RecordOrNot,
-        doubts: matches!(receiving, Receiving::Doubtful | Receiving::RecordOrNot),
-        is_plain: matches!(receiving, Receiving::Plain | Receiving::Doubtful),
+        awaits: matches!(receiving, ReceiverAction::FailoverRecord | ReceiverAction::RecordOrNot),
+        or_not: receiving == ReceiverAction::RecordOrNot,
+        doubts: matches!(receiving, ReceiverAction::Doubtful | ReceiverAction::RecordOrNot),
+        is_plain: matches!(receiving, ReceiverAction::Plain | ReceiverAction::Doubtful),
         tail: tail.unwrap_or_default(),
         base: switched_at(guard),
         ..Failover::default()
@@ -104,16 +105,16 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     true
 }
 
-/// Decides how the direction in which this end sends moves to TCP. If the result is [`Sending::TakeBack`], this
+/// Decides how the direction in which this end sends moves to TCP. If the result is [`SenderAction::TakeBack`], this
 /// function has cancelled the direction's switch to the VI.
-fn sends(guard: &Guard<'_>) -> Sending {
+fn sends(guard: &Guard<'_>) -> SenderAction {
     let conn = guard.conn;
     let owes = conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED);
     let of = |switch| failover::sending(conn.tx(), switch, guard.closing.fin_sent, owes);
     let word = &tx(guard).path.0[word::SWITCH];
     let switch = word.load(Ordering::Acquire);
     let sending = of(switch);
-    if sending != Sending::TakeBack {
+    if sending != SenderAction::TakeBack {
         return sending;
     }
     // This end's NIC may still be alive. At this moment the NIC may be storing the receiver's claim in the switch
@@ -156,7 +157,7 @@ pub(crate) fn begin_on_record(guard: &mut Guard<'_>, fd: i32) -> bool {
     // the program would not see it.
     let is_there = unread_on_tcp(guard.conn, fd) >= failover::LEN
         && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
-        && Record::decode(&record).is_ok();
+        && FailoverRecord::decode(&record).is_ok();
     if is_there && !begin(guard) {
         lost(guard, fd, libc::ECONNRESET);
     }
@@ -211,9 +212,9 @@ fn record_reason(conn: &Conn) {
     stats::reason(Reason::NicGone);
 }
 
-fn known(guard: &Guard<'_>) -> Known {
+fn known(guard: &Guard<'_>) -> ReceiverKnowledge {
     let direction = rx(guard);
-    Known {
+    ReceiverKnowledge {
         rx: guard.conn.rx(),
         switch: direction.path.load(word::SWITCH),
         claimed: direction.reader.load(word::CLAIM) != 0,
@@ -228,7 +229,7 @@ fn known(guard: &Guard<'_>) -> Known {
 /// Returns the bytes that this end has put on the VI and that the peer may not have received.
 fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
     let sender = &guard.endpoint_ref().tx;
-    let sent = Sent {
+    let sent = SentCounts {
         entries: sender.sent(),
         packets: guard.coalescer.packets,
         bytes: guard.bytes_sent,
@@ -251,7 +252,7 @@ fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
 /// Returns the failover record that this end puts on TCP before any other byte of the failover.
 pub(super) fn record(guard: &Guard<'_>) -> [u8; failover::LEN] {
     let Tail { position, bytes, .. } = guard.failover.tail;
-    Record { position, bytes }.encode()
+    FailoverRecord { position, bytes }.encode()
 }
 
 /// Shuts down the sending half of TCP if the program has asked for this during the failover. Called once all owed
@@ -292,7 +293,7 @@ fn leaves_vi_now(guard: &mut Guard<'_>) -> bool {
 
 /// Result of [`bring`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Brought {
+pub(super) enum BringResult {
     /// The next byte that TCP delivers is the program's next byte.
     Next,
     /// TCP has not yet delivered the whole failover record, or has not yet delivered all repeated bytes.
@@ -304,10 +305,10 @@ pub(super) enum Brought {
 /// Reads and discards the peer's failover record on TCP, and the repeated bytes after the record that the program
 /// already has.
 #[inline]
-pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> Brought {
+pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> BringResult {
     leaves_switch(guard);
     let is_to_come = guard.failover.awaits && guard.conn.rx() == Rx::Back;
-    if is_to_come { bring_now(guard, fd) } else { Brought::Next }
+    if is_to_come { bring_now(guard, fd) } else { BringResult::Next }
 }
 
 /// Moves the receiving direction back to TCP at the sender's switch, if the sender may not have received this end's
@@ -325,11 +326,11 @@ pub(super) fn leaves_switch(guard: &Guard<'_>) {
 
 #[cold]
 #[inline(never)]
-fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
+fn bring_now(guard: &mut Guard<'_>, fd: i32) -> BringResult {
     let mut scrap = [0u8; 1 << 10];
     while guard.failover.awaits {
         if guard.conn.has(flag::CORRUPT) {
-            return Brought::Over;
+            return BringResult::Over;
         }
         let had = read(guard);
         if had == 0 {
@@ -338,7 +339,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             let got = call::recv(fd, &mut *record, libc::MSG_PEEK | libc::MSG_DONTWAIT);
             if let Ok(n @ 1..) = got
                 && guard.failover.or_not
-                && failover::begins(&record[..n]) == Begins::Data
+                && failover::begins(&record[..n]) == FirstBytes::Data
             {
                 (guard.failover.awaits, guard.failover.or_not) = (false, false);
                 break;
@@ -348,9 +349,9 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
                 // A result of 0 need not be the end of TCP: the kernel also returns 0 if this end has shut its
                 // receiving half.
                 Ok(0..failover::LEN) if !super::kernel_socket_has_ended(fd) => {
-                    return Brought::Nothing;
+                    return BringResult::Nothing;
                 }
-                Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
+                Err(call::Errno::EAGAIN | call::Errno::EINTR) => return BringResult::Nothing,
                 Ok(_) => return over(guard, fd, libc::ECONNRESET),
                 Err(error) => return over(guard, fd, crate::errno(error)),
             }
@@ -368,8 +369,8 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             Ok(n @ 1..) => {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             }
-            Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
-            Ok(_) if !super::kernel_socket_has_ended(fd) => return Brought::Nothing,
+            Err(call::Errno::EAGAIN | call::Errno::EINTR) => return BringResult::Nothing,
+            Ok(_) if !super::kernel_socket_has_ended(fd) => return BringResult::Nothing,
             // TCP has ended within the repeated bytes. No byte is missing if the program already has all bytes that
             // the record announces.
             Ok(_) if has_all(guard) => guard.failover.awaits = false,
@@ -377,7 +378,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             Err(error) => return over(guard, fd, crate::errno(error)),
         }
     }
-    Brought::Next
+    BringResult::Next
 }
 
 /// Returns true if the failover record has arrived and the program already has all bytes that the record announces.
@@ -413,7 +414,7 @@ fn consumed(guard: &Guard<'_>) -> u32 {
 fn expects(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
     let Some(bytes) = bytes.first_chunk() else { return false };
     let consumed = consumed(guard);
-    let Ok(record) = Record::decode(bytes) else { return false };
+    let Ok(record) = FailoverRecord::decode(bytes) else { return false };
     let Ok(skip) = failover::skip(&record, consumed) else { return false };
     (guard.failover.skip, guard.failover.bytes) = (skip, record.bytes);
     // The record says how many bytes follow it on TCP, so the failover is no longer in doubt.
@@ -451,7 +452,7 @@ pub(super) fn of_program(guard: &Guard<'_>, unread: usize) -> usize {
 
 /// Place of the next bytes of the direction in which this end receives, during a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stands {
+pub(crate) enum NextBytes {
     /// The kernel has received all bytes that the failover repeats on TCP.
     OnTcp,
     /// The kernel has not yet received all bytes that the failover repeats on TCP.
@@ -462,23 +463,23 @@ pub(crate) enum Stands {
 
 /// Moves the direction in which this end receives as far towards TCP as possible, and returns the place of its next
 /// bytes.
-pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
+pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> NextBytes {
     leaves_vi(guard);
     if guard.conn.rx() != Rx::Back {
         match leaves_unread(guard, fd) {
-            Stands::OnTcp => {}
+            NextBytes::OnTcp => {}
             stands => return stands,
         }
     }
-    if bring(guard, fd) == Brought::Nothing {
-        return Stands::Waits;
+    if bring(guard, fd) == BringResult::Nothing {
+        return NextBytes::Waits;
     }
     let here = call::bytes_unread(fd).unwrap_or(0) as u64;
     let all = RECORD + u64::from(guard.failover.bytes);
     match is_owed(guard) && read(guard) + here < all {
         // TCP may have ended instead. The next receive finds this out.
-        true => Stands::Waits,
-        false => Stands::OnTcp,
+        true => NextBytes::Waits,
+        false => NextBytes::OnTcp,
     }
 }
 
@@ -508,9 +509,9 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
 
 /// Moves the direction to TCP if the failover record on TCP repeats the unread bytes of the VI. Removes the record,
 /// because a program that inherits the connection does not know failover records.
-fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
+fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> NextBytes {
     if !guard.failover.awaits || guard.conn.rx() != Rx::Vi || guard.borrowed {
-        return Stands::OnVi;
+        return NextBytes::OnVi;
     }
     let mut record = [0; failover::LEN];
     match call::recv(fd, &mut record, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
@@ -522,18 +523,18 @@ fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
             if let Ok(n) = call::recv(fd, &mut record, libc::MSG_DONTWAIT) {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             }
-            Stands::OnTcp
+            NextBytes::OnTcp
         }
         // The record's position lies after the program's next byte, so only the VI has that byte.
-        Ok(failover::LEN) => Stands::OnVi,
-        _ if super::kernel_socket_has_ended(fd) => Stands::OnVi,
-        _ => Stands::Waits,
+        Ok(failover::LEN) => NextBytes::OnVi,
+        _ if super::kernel_socket_has_ended(fd) => NextBytes::OnVi,
+        _ => NextBytes::Waits,
     }
 }
 
-fn over(guard: &Guard<'_>, fd: i32, error: Errno) -> Brought {
+fn over(guard: &Guard<'_>, fd: i32, error: Errno) -> BringResult {
     lost(guard, fd, error);
-    Brought::Over
+    BringResult::Over
 }
 
 /// Ends a connection because bytes are missing. One call of this end's program fails with `error`, and the peer

@@ -116,7 +116,7 @@ pub(crate) fn take_back(guard: &mut Guard<'_>) {
 
 /// Result of [`borrow`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Find {
+pub(crate) enum BorrowResult {
     /// The message's address and length. The message counts as consumed.
     Here(NonNull<u8>, usize),
     /// The next message does not lie in the pool, or there is no message, or the stream has ended.
@@ -130,24 +130,24 @@ pub(crate) enum Find {
 }
 
 /// Lends the program the next message for reading in place, if the message lies in the pool.
-pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> Find {
+pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> BorrowResult {
     let conn = guard.conn;
     if conn.rx() != Rx::Vi || conn.has(flag::FALLING_BACK | flag::CORRUPT) || guard.borrowed {
-        return Find::Elsewhere;
+        return BorrowResult::Elsewhere;
     }
     match borrow_vi(guard) {
         Ok(find) => find,
-        Err(fault) => Find::Failed(failed(conn, fd, fault)),
+        Err(fault) => BorrowResult::Failed(failed(conn, fd, fault)),
     }
 }
 
-fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
+fn borrow_vi(guard: &mut Guard<'_>) -> Result<BorrowResult, Fault> {
     let line = &rx(guard).writer;
     let tail = line.load(word::TAIL);
     if tail != guard.taker.head {
         let after = line.load(word::AFTER) as u32;
         if let Take::Coalesced(_) = guard.taker.next(tail, after) {
-            return Ok(Find::Bulk);
+            return Ok(BorrowResult::Bulk);
         }
     }
     let from = guard.front;
@@ -155,7 +155,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
     if guard.held_first != guard.held_end {
         let held = guard.held[guard.held_first as usize % HELD];
         if kind_of(held.kind) != Some(Kind::Data) || !held.pooled {
-            return Ok(Find::Small);
+            return Ok(BorrowResult::Small);
         }
         (at, len, release) = (held.at, held.len, held.release);
         if from >= len {
@@ -163,12 +163,12 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
         }
         take_held_data(guard, len);
     } else if guard.conn.has_handler() {
-        return Ok(Find::Small);
+        return Ok(BorrowResult::Small);
     } else {
-        let Some(entry) = guard.endpoint_ref().rx.head()? else { return Ok(Find::Small) };
+        let Some(entry) = guard.endpoint_ref().rx.head()? else { return Ok(BorrowResult::Small) };
         let packet = packet_of(&entry)?;
         let (Kind::Data, Some(place)) = (packet.kind, entry.pool_offset) else {
-            return Ok(Find::Small);
+            return Ok(BorrowResult::Small);
         };
         if from >= entry.len {
             return Err(Fault::Corrupt);
@@ -182,7 +182,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
     consumed(guard, len, Some(release))?;
     let n = (len - from) as usize;
     guard.traffic.bytes_received += n as u64;
-    Ok(Find::Here(memory, n))
+    Ok(BorrowResult::Here(memory, n))
 }
 
 /// Releases the slot of the borrowed message, after the program has read the message.

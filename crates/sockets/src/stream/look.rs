@@ -1,7 +1,7 @@
 //! Finds out whether a receive or send would return without waiting.
 
 use super::entering::{Origin, next_from};
-use super::failover::Brought;
+use super::failover::BringResult;
 use super::hold::next_in_ring;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
@@ -90,9 +90,9 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     conn.clear(flag::KERNEL_SOCKET);
     match failover::bring(guard, fd) {
-        Brought::Next => {}
-        Brought::Nothing => return conn.has(flag::SHUT_RD),
-        Brought::Over => return true,
+        BringResult::Next => {}
+        BringResult::Nothing => return conn.has(flag::SHUT_RD),
+        BringResult::Over => return true,
     }
     let mut found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
     if found && !reflected::tcp_reports_the_end(guard) {
@@ -132,7 +132,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
 /// Words that change when a receive may find a new event. A waiting thread polls these words without the
 /// connection's lock.
 #[derive(Clone, Copy)]
-pub struct Watch<'a> {
+pub struct WatchedWords<'a> {
     conn: &'a Conn,
     rx: &'a Direction,
     message: Expected<'a>,
@@ -147,16 +147,16 @@ pub struct Watch<'a> {
     handler_word: Option<(&'a WakeWord, u32)>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> WatchedWords<'a> {
     /// Stores the present state of the receiving half of an attached connection.
-    pub fn new(guard: &Guard<'a>, waits: &'a Waits) -> Watch<'a> {
+    pub fn new(guard: &Guard<'a>, waits: &'a Waits) -> WatchedWords<'a> {
         pair::keep(guard, waits);
         let receiver: *const Receiver = &raw const guard.endpoint_ref().rx;
         // SAFETY: the endpoint's receiver is borrowed for this statement only, under the lock. The two returned
         // references point into the segment. The segment stays mapped while its pair is registered in `waits`,
         // which outlives the references.
         let (rx, message) = unsafe { ((*receiver).direction(), (*receiver).expected()) };
-        Watch {
+        WatchedWords {
             conn: guard.conn,
             rx,
             message,
@@ -176,7 +176,7 @@ impl<'a> Watch<'a> {
         self.on_vi
     }
 
-    /// Returns true if a receive may find a new event since [`Watch::new`]. May return true without an event.
+    /// Returns true if a receive may find a new event since [`WatchedWords::new`]. May return true without an event.
     /// Misses an event only if other threads have since received a whole ring of messages.
     #[inline]
     pub fn changed(&self) -> bool {

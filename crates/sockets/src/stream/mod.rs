@@ -17,7 +17,8 @@
 //! - `state`: decides a call's result from the flags, the path and the peer's words;
 //! - `undelivered`: unread bytes on a VI, after the receiver has left the VI or if the receiver never entered it;
 //! - `look`, `peek`: find out what a receive or send would return; `lend`: lends slots of the pools to the program;
-//! - `handler_queue`: messages that a handler thread takes off the ring; `listeners`: threads and ready lists to notify;
+//! - `handler_queue`: messages that a handler thread takes off the ring; `listeners`: threads and ready lists to
+//!   notify;
 //! - `unanswered`: a connector that uses its VI before the acceptor has answered the request for the VI;
 //! - `uncounted`: corrects counts of TCP bytes after a thread died before it counted its bytes;
 //! - `backlog`: the memory for bytes that the peer has not read;
@@ -55,13 +56,14 @@ pub(crate) use ending::peer_has_ended;
 pub(crate) use entering::grant;
 pub(crate) use kernel_socket::kernel_socket_has_ended;
 pub(crate) use lend::{
-    Find, LendResult, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,
+    BorrowResult, LendResult, borrow, commit, give_back, lend, lend_progress, packets_go_at_once,
+    take_back,
 };
-pub use look::{Watch, readable, writable};
+pub use look::{WatchedWords, readable, writable};
 use packets::send_control;
 pub use peek::{peek, receivable, unread};
 pub use receive::receive;
-pub(crate) use send::{Way, goes_over_vi, way};
+pub(crate) use send::{SendPath, goes_over_vi, way};
 pub use send::{finish, leave, send, shut};
 pub use take::{is_ending, is_returning};
 pub(crate) use via_shm::Corrupt;

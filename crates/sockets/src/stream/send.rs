@@ -144,7 +144,7 @@ pub(crate) fn goes_over_vi(conn: &Conn) -> bool {
 
 /// Path for the bytes of the next send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SendPath {
     /// The VI, or TCP after the VI's unread bytes. In either case there may be no room now.
     Vi,
     /// TCP: the caller makes the system call.
@@ -155,11 +155,11 @@ pub(crate) enum Way {
 
 /// Returns the path of the next send, without sending a byte. Moves the sending direction to the VI if the receiver
 /// has granted the VI.
-pub(crate) fn way(guard: &mut Guard<'_>, fd: i32) -> Way {
+pub(crate) fn way(guard: &mut Guard<'_>, fd: i32) -> SendPath {
     match cannot(guard, fd) {
-        Some(Put::AskKernel) => Way::Kernel,
-        Some(Put::Failed(error)) => Way::Failed(error),
-        Some(Put::Bytes(_) | Put::Full) | None => Way::Vi,
+        Some(Put::AskKernel) => SendPath::Kernel,
+        Some(Put::Failed(error)) => SendPath::Failed(error),
+        Some(Put::Bytes(_) | Put::Full) | None => SendPath::Vi,
     }
 }
 

@@ -2,7 +2,7 @@
 //! TCP if the peer closed or died earlier.
 
 use super::entering::{Origin, next_from};
-use super::failover::Brought;
+use super::failover::BringResult;
 use super::kernel_socket::kernel_socket_has_ended;
 use super::take::receive_vi;
 use super::{Fault, Got, ending, failed, failover, failure, reflected, rx, uncounted, word};
@@ -19,10 +19,12 @@ use via_shm::endpoint::Bulk;
 pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option<Got>, usize> {
     let conn = guard.conn;
     match failover::bring(guard, fd) {
-        Brought::Next => {}
-        Brought::Nothing if conn.has(flag::SHUT_RD) => return ControlFlow::Break(Some(Got::End)),
-        Brought::Nothing => return ControlFlow::Break(Some(Got::Nothing)),
-        Brought::Over => return ControlFlow::Break(Some(failure(conn, true))),
+        BringResult::Next => {}
+        BringResult::Nothing if conn.has(flag::SHUT_RD) => {
+            return ControlFlow::Break(Some(Got::End));
+        }
+        BringResult::Nothing => return ControlFlow::Break(Some(Got::Nothing)),
+        BringResult::Over => return ControlFlow::Break(Some(failure(conn, true))),
     }
     ControlFlow::Break(match next_from(guard) {
         Ok(Origin::Tcp(limit)) => return ControlFlow::Continue(limit),

@@ -12,7 +12,7 @@ pub(crate) use spin::Spin;
 
 use crate::conn::{Guard, WakeWord};
 use crate::pair::{self, Pair};
-use crate::stream::{Watch, combine, listeners};
+use crate::stream::{WatchedWords, combine, listeners};
 use crate::table::{self, Ref};
 use crate::{Errno, kernel_sockets};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -133,9 +133,9 @@ fn attempt_until<T>(
                 Want::Send => listeners::room_wake_word(&guard, waits),
             };
             let worth = pair::of(&guard).is_some_and(Pair::worth_spinning);
-            (Watch::new(&guard, waits), worth, wake_word)
+            (WatchedWords::new(&guard, waits), worth, wake_word)
         };
-        let around = Around { watch: &watch, wake_word, worth };
+        let around = WaitContext { watch: &watch, wake_word, worth };
         let looked = wait_once(call, want, &around, &mut fruitless, attempt)?;
         if let Some(value) = looked {
             return Ok(value);
@@ -144,8 +144,8 @@ fn attempt_until<T>(
 }
 
 /// Objects that a wait uses.
-struct Around<'w> {
-    watch: &'w Watch<'w>,
+struct WaitContext<'w> {
+    watch: &'w WatchedWords<'w>,
     /// Futex word on which the wait sleeps.
     wake_word: &'w WakeWord,
     /// Set if spinning may help.
@@ -155,13 +155,13 @@ struct Around<'w> {
 fn wait_once<T>(
     call: &Call,
     want: Want,
-    around: &Around<'_>,
+    around: &WaitContext<'_>,
     fruitless: &mut u32,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Ended> {
     combine::before_waiting();
     let (at, deadline) = (call.at, call.deadline);
-    let Around { watch, wake_word, worth } = *around;
+    let WaitContext { watch, wake_word, worth } = *around;
     let mut spin = Spin::begin(worth);
     let word = wake_word.word();
     let before = word.load(Ordering::SeqCst);

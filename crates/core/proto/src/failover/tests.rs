@@ -216,7 +216,7 @@ impl World {
 
     /// Moves both ends to TCP after the carrier has died. The program writes `later` more bytes.
     fn fail_over(mut self, later: usize) {
-        let sent = Sent {
+        let sent = SentCounts {
             entries: self.entries,
             packets: self.coalescer.packets,
             bytes: self.bytes,
@@ -238,8 +238,8 @@ impl World {
         let from = (tail.head - self.start) as usize;
         tcp.extend(&self.overflow_buffer[from..from + tail.coalesced as usize]);
         assert_eq!(tcp.len(), tail.bytes as usize);
-        let record = Record { position: tail.position, bytes: tail.bytes };
-        assert_eq!(Record::decode(&record.encode()), Ok(record));
+        let record = FailoverRecord { position: tail.position, bytes: tail.bytes };
+        assert_eq!(FailoverRecord::decode(&record.encode()), Ok(record));
         tcp.extend(self.next_bytes(later));
         // The receiver first reads everything that has arrived.
         self.read(usize::MAX);
@@ -312,21 +312,21 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_no_record(bytes in proptest::array::uniform32(any::<u8>())) {
-        prop_assert!(Record::decode(&bytes).is_err());
+        prop_assert!(FailoverRecord::decode(&bytes).is_err());
     }
 
     #[test]
     fn corrupt_record_is_none(position: u32, bytes: u32, at in 0..LEN, by in 1u8..) {
-        let mut encoded = Record { position, bytes }.encode();
+        let mut encoded = FailoverRecord { position, bytes }.encode();
         encoded[at] ^= by;
-        prop_assert!(Record::decode(&encoded).is_err());
+        prop_assert!(FailoverRecord::decode(&encoded).is_err());
     }
 
     #[test]
     fn invalid_report_from_a_nic_is_refused_or_bounded(
         progress_bytes: u32, head: u64, lens in proptest::collection::vec(0u32..100, 0..20)
     ) {
-        let sent = Sent {
+        let sent = SentCounts {
             entries: lens.len() as u32,
             packets: lens.len() as u32,
             bytes: lens.iter().sum(),
@@ -349,41 +349,59 @@ fn each_end_acts_on_its_knowledge_of_the_switch() {
     let at = switch_word(7);
     let entered = at | ENTERED;
     for (tx, switch, fin_sent, owes, expected) in [
-        (Tx::Tcp, 0, false, false, Sending::Plain),
-        (Tx::Vi, at, false, false, Sending::TakeBack),
-        (Tx::Vi, CANCELLED, false, false, Sending::TakeBack),
-        (Tx::Vi, entered, false, false, Sending::Record),
-        (Tx::Vi, entered, true, false, Sending::Plain),
-        (Tx::Back, entered, false, true, Sending::Lost),
-        (Tx::Back, CANCELLED, false, true, Sending::Plain),
-        (Tx::Back, entered, false, false, Sending::Plain),
+        (Tx::Tcp, 0, false, false, SenderAction::Plain),
+        (Tx::Vi, at, false, false, SenderAction::TakeBack),
+        (Tx::Vi, CANCELLED, false, false, SenderAction::TakeBack),
+        (Tx::Vi, entered, false, false, SenderAction::FailoverRecord),
+        (Tx::Vi, entered, true, false, SenderAction::Plain),
+        (Tx::Back, entered, false, true, SenderAction::Lost),
+        (Tx::Back, CANCELLED, false, true, SenderAction::Plain),
+        (Tx::Back, entered, false, false, SenderAction::Plain),
     ] {
         assert_eq!(sending(tx, switch, fin_sent, owes), expected, "{tx:?} {switch:x}");
     }
     let known = KNOWN;
     for (known, expected) in [
-        (known, Receiving::Doubtful),
-        (Known { fin: word::FIN_ON_TCP, ..known }, Receiving::Plain),
-        (Known { switch: CANCELLED, ..known }, Receiving::Doubtful),
-        (Known { switch: CANCELLED, taken_back: true, ..known }, Receiving::Plain),
-        (Known { switch: at, ..known }, Receiving::Doubtful),
-        (Known { switch: at, claimed: true, ..known }, Receiving::RecordOrNot),
-        (Known { switch: at, claimed: true, read: 6, ..known }, Receiving::RecordOrNot),
-        (Known { switch: at, claimed: true, read: 8, ..known }, Receiving::Doubtful),
-        (Known { switch: at, finished: true, read: 6, ..known }, Receiving::ToFin),
-        (Known { switch: at, claimed: true, finished: true, ..known }, Receiving::ToFin),
-        (Known { switch: entered, claimed: true, ..known }, Receiving::Record),
-        (Known { rx: Rx::Tcp, ..known }, Receiving::Plain),
-        (Known { rx: Rx::Back, ..known }, Receiving::Plain),
-        (Known { rx: Rx::Back, returning: true, ..known }, Receiving::Lost),
-        (Known { rx: Rx::Vi, switch: entered, ..known }, Receiving::Record),
-        (Known { rx: Rx::Vi, switch: entered, finished: true, ..known }, Receiving::ToFin),
+        (known, ReceiverAction::Doubtful),
+        (ReceiverKnowledge { fin: word::FIN_ON_TCP, ..known }, ReceiverAction::Plain),
+        (ReceiverKnowledge { switch: CANCELLED, ..known }, ReceiverAction::Doubtful),
+        (ReceiverKnowledge { switch: CANCELLED, taken_back: true, ..known }, ReceiverAction::Plain),
+        (ReceiverKnowledge { switch: at, ..known }, ReceiverAction::Doubtful),
+        (ReceiverKnowledge { switch: at, claimed: true, ..known }, ReceiverAction::RecordOrNot),
+        (
+            ReceiverKnowledge { switch: at, claimed: true, read: 6, ..known },
+            ReceiverAction::RecordOrNot,
+        ),
+        (
+            ReceiverKnowledge { switch: at, claimed: true, read: 8, ..known },
+            ReceiverAction::Doubtful,
+        ),
+        (ReceiverKnowledge { switch: at, finished: true, read: 6, ..known }, ReceiverAction::ToFin),
+        (
+            ReceiverKnowledge { switch: at, claimed: true, finished: true, ..known },
+            ReceiverAction::ToFin,
+        ),
+        (
+            ReceiverKnowledge { switch: entered, claimed: true, ..known },
+            ReceiverAction::FailoverRecord,
+        ),
+        (ReceiverKnowledge { rx: Rx::Tcp, ..known }, ReceiverAction::Plain),
+        (ReceiverKnowledge { rx: Rx::Back, ..known }, ReceiverAction::Plain),
+        (ReceiverKnowledge { rx: Rx::Back, returning: true, ..known }, ReceiverAction::Lost),
+        (
+            ReceiverKnowledge { rx: Rx::Vi, switch: entered, ..known },
+            ReceiverAction::FailoverRecord,
+        ),
+        (
+            ReceiverKnowledge { rx: Rx::Vi, switch: entered, finished: true, ..known },
+            ReceiverAction::ToFin,
+        ),
     ] {
         assert_eq!(receiving(known), expected, "{known:?}");
     }
 }
 
-const KNOWN: Known = Known {
+const KNOWN: ReceiverKnowledge = ReceiverKnowledge {
     rx: Rx::Granted,
     switch: 0,
     claimed: false,
@@ -413,25 +431,25 @@ fn ends_in_their_rendezvous_agree_on_the_bytes_on_tcp() {
                 2..=4 => at,
                 _ => at | ENTERED,
             };
-            let known = Known { switch, claimed: steps >= 3, ..KNOWN };
+            let known = ReceiverKnowledge { switch, claimed: steps >= 3, ..KNOWN };
             let sends = sending(sender.0, sender.1, false, false);
             let receives = receiving(known);
             // Bytes that TCP has behind the switch.
-            let record = Record { position: 0, bytes: u32::from(sent_on_vi) }.encode();
+            let record = FailoverRecord { position: 0, bytes: u32::from(sent_on_vi) }.encode();
             let comes: &[u8] = match sends {
-                Sending::Plain | Sending::TakeBack => b"the program's",
-                Sending::Record => &record,
-                Sending::Lost => panic!("{steps} steps"),
+                SenderAction::Plain | SenderAction::TakeBack => b"the program's",
+                SenderAction::FailoverRecord => &record,
+                SenderAction::Lost => panic!("{steps} steps"),
             };
-            let is_record = matches!(begins(comes), Begins::Record(_));
+            let is_record = matches!(begins(comes), FirstBytes::FailoverRecord(_));
             match receives {
-                Receiving::Doubtful => assert!(!is_record, "{steps} steps"),
-                Receiving::RecordOrNot => assert!(steps == 3 || steps == 4),
-                Receiving::Record => assert!(is_record, "{steps} steps"),
+                ReceiverAction::Doubtful => assert!(!is_record, "{steps} steps"),
+                ReceiverAction::RecordOrNot => assert!(steps == 3 || steps == 4),
+                ReceiverAction::FailoverRecord => assert!(is_record, "{steps} steps"),
                 other => panic!("{steps} steps: {other:?}"),
             }
             // Missing bytes must never look like the end of the stream.
-            assert!(receives != Receiving::Plain);
+            assert!(receives != ReceiverAction::Plain);
             seen += 1;
         }
     }
@@ -440,17 +458,17 @@ fn ends_in_their_rendezvous_agree_on_the_bytes_on_tcp() {
 
 #[test]
 fn record_and_data_are_distinguished_at_the_first_different_byte() {
-    let record = Record { position: 0, bytes: 9 };
+    let record = FailoverRecord { position: 0, bytes: 9 };
     let encoded = record.encode();
     for n in 0..LEN {
-        assert_eq!(begins(&encoded[..n]), Begins::Perhaps, "{n} bytes");
+        assert_eq!(begins(&encoded[..n]), FirstBytes::Perhaps, "{n} bytes");
         let mut other = encoded;
         other[n] ^= 1;
-        assert_eq!(begins(&other), Begins::Data, "{n} bytes");
+        assert_eq!(begins(&other), FirstBytes::Data, "{n} bytes");
         if n < 16 {
-            assert_eq!(begins(&other[..=n]), Begins::Data, "{n} bytes");
+            assert_eq!(begins(&other[..=n]), FirstBytes::Data, "{n} bytes");
         }
     }
-    assert_eq!(begins(&encoded), Begins::Record(record));
-    assert_eq!(begins(b"data"), Begins::Data);
+    assert_eq!(begins(&encoded), FirstBytes::FailoverRecord(record));
+    assert_eq!(begins(b"data"), FirstBytes::Data);
 }

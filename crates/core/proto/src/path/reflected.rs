@@ -77,7 +77,7 @@ pub const fn is_settled(switch: u64, gone: bool) -> bool {
     }
 }
 
-/// Answer of a sender to a revoke ([`super::Before::Answer`]).
+/// Answer of a sender to a revoke ([`super::BeforeSend::Answer`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// Sends ToTcp.

@@ -3,7 +3,7 @@
 use crate::paths::precautions::Precautions;
 use crate::paths::world::{Call, FIN, Limits, Mode, SenderAt, TO_TCP, World};
 use sovia_proto::path::reflected::{self, Answer};
-use sovia_proto::path::{self, Before, CANCELLED, Grant, Leave, Owed, REFUSED, Tx};
+use sovia_proto::path::{self, BeforeSend, CANCELLED, Grant, Leave, Owed, REFUSED, Tx};
 
 /// An event at the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -175,7 +175,7 @@ fn advance(w: &mut World, g: &Precautions) {
     match w.s.at {
         SenderAt::Idle => unreachable!("not in a call"),
         SenderAt::Grant => {
-            w.s.at = if path::before_send(w.s.tx, grant, w.s.owes) == Before::Switch {
+            w.s.at = if path::before_send(w.s.tx, grant, w.s.owes) == BeforeSend::Switch {
                 w.s.tx = Tx::Vi;
                 SenderAt::Publish
             } else {
@@ -207,10 +207,10 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Check => {
             w.s.at = match path::before_send(w.s.tx, grant, w.s.owes) {
-                Before::Answer if w.other_host.is_some() && g.cancel_unclaimed => {
+                BeforeSend::Answer if w.other_host.is_some() && g.cancel_unclaimed => {
                     SenderAt::AnswerLook
                 }
-                Before::Answer => SenderAt::Answer,
+                BeforeSend::Answer => SenderAt::Answer,
                 // A reader that has just entered has overwritten the revoke. The receiver will repeat the revoke.
                 _ if w.s.call == Call::Serve => SenderAt::Idle,
                 _ => SenderAt::Put,

@@ -26,8 +26,8 @@ pub(crate) struct Ahead {
     control: Option<NonNull<ControlSegment>>,
 }
 
-// SAFETY: the pointers point into registered memory, which any thread may use. `Destination` allows their use only under the
-// queue's lock.
+// SAFETY: the pointers point into registered memory, which any thread may use. `Destination` allows their use only
+// under the queue's lock.
 unsafe impl Send for Ahead {}
 
 /// Destination of a message: the only data segment of the oldest receive's descriptor.

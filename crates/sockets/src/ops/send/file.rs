@@ -1,7 +1,7 @@
 //! Does `sendfile` and `splice` to a connection.
 
 use super::on_tcp::send_on_tcp;
-use super::{Begun, is_sent_at_once, send_begun, send_off_vi};
+use super::{CallState, is_sent_at_once, send_begun, send_off_vi};
 use crate::ops::transfer::{Flags, back};
 use crate::table::Ref;
 use crate::{Outcome, fallback, wait};
@@ -50,7 +50,7 @@ pub fn send_file(
             Err(_) if done > 0 => break,
             Err(e) => return Err(crate::errno(e)),
         };
-        let begun = Begun { since, has_sent: done > 0 };
+        let begun = CallState { since, has_sent: done > 0 };
         let sent = send_piece(fd, at, piece[..got].into(), begun);
         let n = match sent {
             Ok(n) => n,
@@ -86,7 +86,7 @@ pub fn splice_to(fd: i32, at: Ref, count: usize, kernel: impl FnOnce() -> Outcom
     })
 }
 
-fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: Begun) -> Outcome {
+fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: CallState) -> Outcome {
     wait::cancellation_point();
     if is_sent_at_once(at, piece) {
         return Ok(piece.len());

@@ -7,7 +7,7 @@
 use super::on_tcp::raw_send;
 use super::parts::rest_of;
 use super::rest::send_slowly;
-use super::{Begun, before_send, has_sent};
+use super::{CallState, before_send, has_sent};
 use crate::conn::Phase;
 use crate::ops::keep;
 use crate::ops::transfer::Flags;
@@ -28,13 +28,13 @@ pub(super) fn send_long(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    begun: Begun,
+    begun: CallState,
 ) -> Outcome {
     let conn = at.conn;
     let waits = wait::begin();
     waits.keep(conn.address());
     conn.begin_waiting();
-    let mut call = Call { fd, at, done: 0, began: clock::now_ns(), begun };
+    let mut call = LongSend { fd, at, done: 0, began: clock::now_ns(), begun };
     let sent = call.send(parts, flags);
     conn.end_waiting();
     drop(waits);
@@ -43,16 +43,16 @@ pub(super) fn send_long(
     sent.unwrap_or_else(|| send_slowly(fd, at, parts, flags, call.begun, call.done))
 }
 
-struct Call {
+struct LongSend {
     fd: i32,
     at: Ref,
     /// Number of bytes sent so far.
     done: usize,
     began: u64,
-    begun: Begun,
+    begun: CallState,
 }
 
-impl Call {
+impl LongSend {
     /// Sends all bytes of `parts`, or as many as the kernel's call would send. Returns `None` once the connection
     /// has a VI or stays on TCP for good.
     fn send(&mut self, parts: &[UserSlice<'_>], flags: Flags) -> Option<Outcome> {

@@ -49,7 +49,7 @@ pub fn send(
 
 /// State of the program's call to which a send belongs.
 #[derive(Clone, Copy)]
-struct Begun {
+struct CallState {
     /// Time of the call's begin. A signal handler that runs later interrupts the call.
     since: Moment,
     /// Set if the call has already sent bytes. Then any signal handler ends the call.
@@ -99,7 +99,7 @@ fn send_generally(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    let begun = Begun { since: Moment::now(), has_sent: false };
+    let begun = CallState { since: Moment::now(), has_sent: false };
     send_begun(fd, at, parts, flags, begun, kernel)
 }
 
@@ -109,7 +109,7 @@ fn send_begun(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    begun: Begun,
+    begun: CallState,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let conn = at.conn;
@@ -238,7 +238,7 @@ fn send_or_kernel(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    begun: Begun,
+    begun: CallState,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     send_on_tcp(fd, at, length(parts), kernel)

@@ -2,7 +2,7 @@
 
 use crate::conn::{Conn, Phase, flag};
 use crate::ops::transfer::{Flags, keep_error, make};
-use crate::stream::{self, Way, ending};
+use crate::stream::{self, SendPath, ending};
 use crate::table::{self, Ref};
 use crate::{Errno, Outcome, kernel_sockets};
 use core::sync::atomic::Ordering;
@@ -17,9 +17,9 @@ pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
 ) -> Result<Outcome, K> {
     let Some(mut guard) = at.attached() else { return Ok(kernel()) };
     match stream::way(&mut guard, table::current(fd, at)) {
-        Way::Vi => Err(kernel),
-        Way::Failed(e) => Ok(Err(e)),
-        Way::Kernel => {
+        SendPath::Vi => Err(kernel),
+        SendPath::Failed(e) => Ok(Err(e)),
+        SendPath::Kernel => {
             drop(guard);
             send_tcp(fd, at, total, kernel)
         }

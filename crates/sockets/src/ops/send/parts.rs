@@ -1,7 +1,7 @@
 //! Reads the buffers of a send in order. Combines a short write of several buffers into one packet.
 
 use super::rest::send_slowly;
-use super::{Begun, is_sent_at_once, send_generally, send_or_kernel};
+use super::{CallState, is_sent_at_once, send_generally, send_or_kernel};
 use crate::conn::{INLINE_MAX, flag};
 use crate::ops::transfer::Flags;
 use crate::stream::{self, Put};
@@ -42,7 +42,7 @@ pub(super) fn send_short(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    begun: Begun,
+    begun: CallState,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let total = length(parts);

@@ -1,12 +1,12 @@
 //! Sends the bytes of a call for which there was no room at first. Waits for room, or sends on TCP.
 
-use super::Begun;
+use super::CallState;
 use super::on_tcp::{raw_send, send_plainly};
 use super::parts::{all_of, are_there, length, rest_of};
 use crate::conn::flag;
 use crate::ops::keep;
 use crate::ops::transfer::{Flags, deadline, keep_error};
-use crate::stream::{self, Put, Way};
+use crate::stream::{self, Put, SendPath};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Outcome, fallback, kernel_sockets};
@@ -19,7 +19,7 @@ pub(super) fn send_slowly(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    begun: Begun,
+    begun: CallState,
     done: usize,
 ) -> Outcome {
     let result = send_rest(fd, at, parts, flags, begun, done);
@@ -32,7 +32,7 @@ fn send_rest(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    begun: Begun,
+    begun: CallState,
     mut done: usize,
 ) -> Outcome {
     let conn = at.conn;
@@ -49,9 +49,9 @@ fn send_rest(
             let put = loop {
                 if done + sent == 0 && !are_there(parts) {
                     break match stream::way(guard, fd) {
-                        Way::Vi => Put::Failed(libc::EFAULT),
-                        Way::Failed(error) => Put::Failed(error),
-                        Way::Kernel => Put::AskKernel,
+                        SendPath::Vi => Put::Failed(libc::EFAULT),
+                        SendPath::Failed(error) => Put::Failed(error),
+                        SendPath::Kernel => Put::AskKernel,
                     };
                 }
                 let Some(rest) = rest_of(parts, done + sent) else { return Some(Ok(sent)) };

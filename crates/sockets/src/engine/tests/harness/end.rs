@@ -252,7 +252,7 @@ impl End {
     pub(crate) fn poll_for(&self, events: i16, timeout: Option<u64>) -> Result<i16, Errno> {
         let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
         self.run(|| match pollset::for_kernel(&fds) {
-            None => pollset::wait(&mut fds, pollset::By::Poll, timeout, None),
+            None => pollset::wait(&mut fds, pollset::PollCall::Poll, timeout, None),
             Some(_on_tcp) => poll::ppoll(&mut fds, timeout, None).map_err(crate::errno),
         })
         .map(|_| fds[0].revents)
@@ -396,7 +396,7 @@ impl End {
             let mut guard = table::conn(fd).unwrap().attached().unwrap();
             stream::way(&mut guard, fd)
         });
-        assert_eq!(way, stream::Way::Vi);
+        assert_eq!(way, stream::SendPath::Vi);
     }
 
     /// Does one round of the progress thread's work.

@@ -10,14 +10,14 @@ const ON: u64 = 1 << 62;
 
 /// The program's keep-alive options, or none. Changed only under the connection's lock.
 #[derive(Debug, Default)]
-pub(crate) struct PutBy {
+pub(crate) struct SavedKeepalive {
     /// From the lowest bit: idle time and interval in seconds (16 bits each), number of probes (8 bits). The
     /// highest bits are [`SOME`] and [`ON`].
     words: AtomicU64,
     user_timeout: AtomicU32,
 }
 
-impl PutBy {
+impl SavedKeepalive {
     pub(super) fn forget(&self) {
         self.words.store(0, Ordering::Relaxed);
     }
@@ -54,15 +54,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_by_is_taken_once() {
-        let put_by = PutBy::default();
-        assert_eq!((put_by.is_some(), put_by.take()), (false, None));
+    fn saved_options_are_taken_once() {
+        let saved_keepalive = SavedKeepalive::default();
+        assert_eq!((saved_keepalive.is_some(), saved_keepalive.take()), (false, None));
         for on in [false, true] {
             let own =
                 Keepalive { on, idle: 32767, interval: 32766, count: 127, user_timeout: u32::MAX };
-            put_by.put(own);
-            assert!(put_by.is_some());
-            assert_eq!((put_by.take(), put_by.take()), (Some(own), None));
+            saved_keepalive.put(own);
+            assert!(saved_keepalive.is_some());
+            assert_eq!((saved_keepalive.take(), saved_keepalive.take()), (Some(own), None));
         }
     }
 }
