@@ -106,8 +106,8 @@ pub struct Pair {
     /// connection with a request knows the pair only by the pair's index in the table. So the pair keeps this index
     /// while a connection is counted.
     refs: AtomicU32,
-    /// Bitmap of the ready lists that this process uses.
-    ready_lists: AtomicU32,
+    /// Bitmap of the ready lists that this process uses (low half), and the number of forks before this process.
+    ready_lists: AtomicU64,
     /// Set after the segment was found corrupt: its ready lists may have missed events.
     pub(crate) suspect: AtomicBool,
     /// Set once the peer has answered a request. Cleared when the peer leaves a request unanswered that granted the
@@ -151,12 +151,8 @@ pub(crate) fn forked() {
     begin_anew();
     doorbells::forked();
     lent::forked();
-    each(|_, pair| {
-        if pair.ready_lists.load(Ordering::Acquire) != 0 {
-            pair.ready_lists.store(0, Ordering::Release);
-        }
-        pair.forget_requests();
-    });
+    ready_lists::forked();
+    each(|_, pair| pair.forget_requests());
 }
 
 /// Adds a pair and returns its index. The caller must call [`make_room`] first.
@@ -227,7 +223,7 @@ impl Pair {
             conns: occupants::Occupants::new(),
             reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
-            ready_lists: AtomicU32::new(0),
+            ready_lists: AtomicU64::new(0),
             suspect: AtomicBool::new(false),
             answers: AtomicBool::new(false),
             silent: AtomicBool::new(false),
@@ -306,7 +302,7 @@ impl Pair {
     /// and doorbells behind all descriptors of the pair.
     fn leave_for_good(&self) {
         let side = self.segment.side(self.side);
-        let ready_lists = self.ready_lists.swap(0, Ordering::AcqRel);
+        let ready_lists = self.change_ready_lists(|_| 0);
         (0..READY_LISTS).filter(|index| ready_lists >> index & 1 != 0).for_each(|index| {
             side.takers[index as usize].store(0, Ordering::Release);
         });
