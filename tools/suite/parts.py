@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import socket
@@ -171,16 +172,25 @@ def of_script(name, status, output, seconds=0.0, processor=0.0):
     return Outcome(test, Verdict.FAILED if failed else Verdict.PASSED, seconds, processor, output, "", parts=parts)
 
 
+def is_free(port):
+    """Returns true if no socket on this host uses the port over UDP or TCP."""
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        with socket.socket(socket.AF_INET, kind) as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+    return True
+
+
 def free_places(count):
-    """Returns so many addresses of free UDP ports."""
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Returns so many addresses whose ports are free. An agent uses its port over UDP and TCP. The kernel gives these ports to
+    no connection, because they lie below its range of local ports."""
+    first, last = 12_000, 20_000
+    start = os.getpid() * 37 % (last - first)
+    ports = (first + (start + i) % (last - first) for i in range(last - first))
+    free = list(itertools.islice(filter(is_free, ports), count))
+    return [f"127.0.0.1:{port}" for port in free]
 
 
 @contextlib.contextmanager
