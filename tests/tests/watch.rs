@@ -123,7 +123,9 @@ fn both_ends_of_an_accelerated_connection_show() {
     until("its connection is shown", || ends(port, "redis-server").is_empty());
     let id = server.id().to_string();
     server.end(libc::SIGKILL);
-    until("the killed server is shown", || ps(&["--pid", &id]).is_empty());
+    until("the killed server is shown", || !run(&["ps", "--pid", &id]).status.success());
+    let refused = String::from_utf8(run(&["ps", "--pid", &id]).stderr).expect("text");
+    assert!(refused.contains(&format!("there is no process {id}")), "{refused}");
 }
 
 /// How the linker's number of the library begins, as `readelf` says it.
