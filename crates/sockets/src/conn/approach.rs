@@ -23,6 +23,8 @@ pub(crate) struct Approach {
     /// Number of transfers up to which each transfer looks for a rendezvous message, because the two processes have
     /// just exchanged one.
     eager_until: AtomicU32,
+    /// Not 0 if the last transfer was a send.
+    pub(crate) has_sent: AtomicU32,
     /// Hash of the connection's addresses; 0 if no thread has asked the kernel for the addresses.
     pub(crate) link: AtomicU32,
     /// Family that held the connection before an exec or a message brought it to this family
@@ -64,6 +66,7 @@ impl Approach {
         zero(&self.known_after);
         zero(&self.unknown_after);
         zero(&self.eager_until);
+        zero(&self.has_sent);
         zero(&self.link);
         zero(&self.inherited);
         zero(&self.came);

@@ -80,7 +80,8 @@ per_engine! {
 #[must_use]
 pub fn before_send(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.load(Ordering::Relaxed);
-    is_due(fd, at, n, false) && step(fd, at, n)
+    let has_looked = at.conn.approach.has_sent.load(Ordering::Relaxed) == 0;
+    is_due(fd, at, n, has_looked) && step(fd, at, n)
 }
 
 /// Counts a send of a connection that is not yet accelerated. If the acceptor may have given the connection its VI
@@ -89,6 +90,7 @@ pub fn before_send(fd: i32, at: Ref) -> bool {
 #[inline]
 #[must_use]
 pub fn sent(fd: i32, at: Ref) -> bool {
+    at.conn.approach.has_sent.store(1, Ordering::Relaxed);
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
     // SYNC: pairs with the fence of the acceptor's sleep (`WakeWord::going_to_sleep`). Either the acceptor finds the
     // sent bytes before it sleeps, or this step finds that the acceptor has accepted.
@@ -100,8 +102,9 @@ pub fn sent(fd: i32, at: Ref) -> bool {
 #[inline]
 #[must_use]
 pub fn received(fd: i32, at: Ref) -> bool {
+    at.conn.approach.has_sent.store(0, Ordering::Relaxed);
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
-    is_due(fd, at, n, true) && step(fd, at, n)
+    is_due(fd, at, n, false) && step(fd, at, n)
 }
 
 /// Takes one step of a connection's rendezvous. Returns true if the connection must go back to TCP.

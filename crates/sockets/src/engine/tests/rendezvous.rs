@@ -180,3 +180,38 @@ fn death_of_a_peer_withdraws_the_request_of_an_idle_connection() {
     assert_eq!(connector.phase(), Phase::Eligible, "it may still meet");
     connector.close();
 }
+
+/// The connector withdraws an unanswered request after a few transfers. The acceptor must find the request before that,
+/// also if only one of the two ends sends.
+#[test]
+fn known_processes_meet_in_every_pattern_of_messages() {
+    const MESSAGES: usize = 12;
+    /// Returns 0 if the connector sends the message with this number, and 1 if the acceptor does.
+    type Sender = fn(usize) -> usize;
+    let patterns: [(&str, Sender); 6] = [
+        ("only the connector sends", |_| 0),
+        ("only the acceptor sends", |_| 1),
+        ("the connector sends first, then only the acceptor", |n| usize::from(n > 0)),
+        ("the acceptor sends first, then only the connector", |n| usize::from(n == 0)),
+        ("the connector begins a ping-pong", |n| n % 2),
+        ("the acceptor begins a ping-pong", |n| 1 - n % 2),
+    ];
+    let engines = Engines::take(Progress::ByHand);
+    engines.part();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!(meet(&fresh_by(&listener, &engines)), "the two processes have a pair");
+    for (name, sender) in patterns {
+        let [connector, acceptor] = fresh_by(&listener, &engines);
+        let both = [&connector, &acceptor];
+        for n in 0..MESSAGES {
+            let from = sender(n);
+            both[from].put(b"x");
+            arrives(&both, both[1 - from], b"x");
+        }
+        for end in both {
+            assert_eq!(end.phase(), Phase::Attached, "{name}");
+        }
+        connector.close();
+        acceptor.close();
+    }
+}
