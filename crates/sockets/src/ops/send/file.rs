@@ -2,9 +2,12 @@
 
 use super::on_tcp::send_on_tcp;
 use super::{CallState, is_sent_at_once, send_begun, send_off_vi};
+use crate::conn::Guard;
 use crate::ops::transfer::{Flags, back};
-use crate::table::Ref;
+use crate::stream;
+use crate::table::{self, Ref};
 use crate::{Outcome, fallback, wait};
+use sovia_proto::path::Tx;
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSlice, call};
 
@@ -72,12 +75,20 @@ pub fn send_file(
     Ok(done)
 }
 
-/// Does `splice` from a pipe to a connection. Only the sending direction moves to TCP.
+/// Does `splice` from a pipe to a connection. Only the sending direction moves to TCP, unless the VI is full. Then the
+/// kernel must count the unread bytes of the VI as well.
 pub fn splice_to(fd: i32, at: Ref, count: usize, kernel: impl FnOnce() -> Outcome) -> Outcome {
     let kernel = match send_off_vi(fd, at, || count, kernel) {
         Ok(result) => return result,
         Err(kernel) => kernel,
     };
+    let is_full = |mut guard: Guard<'_>| {
+        at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, table::current(fd, at))
+    };
+    if at.attached().is_some_and(is_full) {
+        back(fd, at);
+        return kernel();
+    }
     fallback::sending(fd, at);
     // Another thread may have begun a fallback, which `sending` leaves alone.
     send_on_tcp(fd, at, count, kernel).unwrap_or_else(|kernel| {
