@@ -159,36 +159,30 @@ impl Part {
     /// [`Corrupt`] if the receiver has published impossible values.
     pub(super) fn of(guard: &Guard<'_>, list_source: ListSource) -> Result<Part, Corrupt> {
         let tail = guard.coalescer.tail;
-        let (record, record_len, first, front) = ([0; LEN], 0, 0, 0);
+        let nothing = Part {
+            list_source,
+            record: [0; LEN],
+            record_len: 0,
+            first: 0,
+            messages: 0,
+            before: 0,
+            front: 0,
+            coalesced: (0, 0),
+        };
         if list_source == ListSource::BySender {
-            let (messages, coalesced) = (guard.endpoint_ref().tx.sent(), (0, tail));
-            let before = messages;
-            return Ok(Part {
-                list_source,
-                record,
-                record_len,
-                first,
-                messages,
-                before,
-                front,
-                coalesced,
-            });
+            let messages = guard.endpoint_ref().tx.sent();
+            return Ok(Part { messages, before: messages, coalesced: (0, tail), ..nothing });
         }
         if list_source == ListSource::OfFailover {
-            let (record, record_len) = (failover::record(guard), LEN);
             let kept = &guard.failover.tail;
-            let (first, messages, coalesced) =
-                (kept.first, kept.entries, (kept.head, kept.coalesced));
-            let before = messages;
             return Ok(Part {
-                list_source,
-                record,
-                record_len,
-                first,
-                messages,
-                before,
-                front,
-                coalesced,
+                record: failover::record(guard),
+                record_len: LEN,
+                first: kept.first,
+                messages: kept.entries,
+                before: kept.entries,
+                coalesced: (kept.head, kept.coalesced),
+                ..nothing
             });
         }
         let line = &tx(guard).reader;
@@ -203,17 +197,7 @@ impl Part {
                     && before <= messages
                     && coalesced <= OverflowBuffer::LEN as u64 =>
             {
-                let coalesced = (head, coalesced);
-                Ok(Part {
-                    list_source,
-                    record,
-                    record_len,
-                    first,
-                    messages,
-                    before,
-                    front,
-                    coalesced,
-                })
+                Ok(Part { messages, before, front, coalesced: (head, coalesced), ..nothing })
             }
             _ => Err(Corrupt("invalid undelivered bytes")),
         }
