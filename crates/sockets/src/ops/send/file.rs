@@ -1,13 +1,11 @@
 //! Does `sendfile` and `splice` to a connection.
 
 use super::on_tcp::send_on_tcp;
+use super::rest::is_full;
 use super::{CallState, is_sent_at_once, send_begun, send_off_vi};
-use crate::conn::Guard;
 use crate::ops::transfer::{Flags, back};
-use crate::stream;
-use crate::table::{self, Ref};
+use crate::table::Ref;
 use crate::{Outcome, fallback, wait};
-use sovia_proto::path::Tx;
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSlice, call};
 
@@ -82,10 +80,7 @@ pub fn splice_to(fd: i32, at: Ref, count: usize, kernel: impl FnOnce() -> Outcom
         Ok(result) => return result,
         Err(kernel) => kernel,
     };
-    let is_full = |mut guard: Guard<'_>| {
-        at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, table::current(fd, at))
-    };
-    if at.attached().is_some_and(is_full) {
+    if is_full(fd, at) {
         back(fd, at);
         return kernel();
     }

@@ -129,10 +129,14 @@ pub(super) fn leave_if_full(fd: i32, at: Ref) {
         return;
     }
     let Some(fd) = table::open_descriptor(fd, at) else { return };
-    let is_full = at
-        .attached()
-        .is_some_and(|mut guard| at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, fd));
-    if is_full {
+    if is_full(fd, at) {
         fallback::sending(fd, at);
     }
+}
+
+/// Returns true if this end sends on the VI, and the VI has no room.
+pub(super) fn is_full(fd: i32, at: Ref) -> bool {
+    at.attached().is_some_and(|mut guard| {
+        at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, table::current(fd, at))
+    })
 }
