@@ -272,12 +272,6 @@ impl Pair {
         is_accepted
     }
 
-    /// Returns true if the peer may have an unanswered request.
-    #[inline]
-    pub(crate) fn may_have_request(&self) -> bool {
-        self.segment.may_be_pending(self.side)
-    }
-
     /// Calls `each` with every unanswered request of the peer, and with the encoded link that the request is for.
     pub(crate) fn each_request(&self, each: impl FnMut(Pending, &[u8; LINK_LEN])) {
         self.segment.pending(self.side, each);

@@ -65,11 +65,12 @@ pub(super) fn find_request_of(
 pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     let mut found = false;
     pair::each(|_, pair| {
-        if !found && pair.may_have_request() && pair.has_doorbells() {
-            pair.each_request(|_, discriminator| {
-                found |= Link::decode(discriminator).is_some_and(|link| may_be(&link));
-            });
-        }
+        // Most peers have no request. So ask last if the peer has given its doorbells, because this reads more memory.
+        pair.each_request(|_, discriminator| {
+            found = found
+                || Link::decode(discriminator).is_some_and(|link| may_be(&link))
+                    && pair.has_doorbells();
+        });
     });
     found
 }
