@@ -8,13 +8,40 @@ pub(super) fn is_known(script: &Script, kernel: &str, sovia: &str) -> bool {
     let Some(first) = First::of(kernel, sovia) else { return false };
     has_edges(script) && (moves(script) && first.is_one_edge_more() || first.is_edge_of_room())
         || has_both_paths(script) && first.is_order()
+        || is_of_spawned_program(script, kernel, sovia)
         || goes_back(script, kernel, sovia) && bytes(kernel) == bytes(sovia)
+}
+
+/// Number of lines before the first difference.
+fn same(kernel: &str, sovia: &str) -> usize {
+    kernel.lines().zip(sovia.lines()).take_while(|(one, other)| one == other).count()
+}
+
+/// Returns true if the first difference is of a program without the library that `vfork`, `posix_spawn` or `system`
+/// started. Such a program has no relay. If the connection went back to TCP before, the program's bytes do not
+/// reach the peer. And its walker does not see a reset that the program's bytes cause.
+fn is_of_spawned_program(script: &Script, kernel: &str, sovia: &str) -> bool {
+    let is_spawn = |action: &str| {
+        let mut words = action.split(' ');
+        words.next() == Some("child")
+            && matches!(words.next(), Some("vfork" | "spawn" | "system"))
+            && words.next() == Some("kernel")
+    };
+    let same = same(kernel, sovia);
+    let (Some(of_kernel), Some(of_sovia)) = (kernel.lines().nth(same), sovia.lines().nth(same))
+    else {
+        return false;
+    };
+    let before = &script.steps[..script.steps.len().min(same)];
+    let has = |is: &dyn Fn(&str) -> bool| before.iter().any(|step| is(&step.action));
+    let writes = script.steps.get(same).is_some_and(|step| is_spawn(&step.action));
+    writes && has(&|action| action.starts_with("child"))
+        || has(&is_spawn) && of_kernel.replace("|ERR|HUP", "") == of_sovia
 }
 
 /// Returns true if a connection may have fallen back to TCP by the first step that differs.
 fn goes_back(script: &Script, kernel: &str, sovia: &str) -> bool {
-    let same = kernel.lines().zip(sovia.lines()).take_while(|(one, other)| one == other).count();
-    let taken = &script.steps[..script.steps.len().min(same + 1)];
+    let taken = &script.steps[..script.steps.len().min(same(kernel, sovia) + 1)];
     let has = |action: &str| taken.iter().any(|step| step.action.starts_with(action));
     has("child") || has("give") || has("splice") || has("add") && has("fork")
 }
@@ -225,6 +252,21 @@ mod tests {
         assert!(known(EDGE, whole, &format!("{part}\nB events 0 4: 1: IN|OUT")));
         assert!(!known(EDGE, whole, part));
         assert!(!known(EDGE, whole, "B woken: events sleeps"));
+    }
+
+    #[test]
+    fn a_spawned_program_without_a_relay_is_known() {
+        const SPAWNS: &str = "20; A child exec kernel nothing 1; A child vfork kernel write 5";
+        let write = [
+            "A child: 0\nA child: status 238\nB read: 5 bytes ab",
+            "A child: 0\nA child: status 66\nB read: EAGAIN",
+        ];
+        assert!(known(SPAWNS, write[0], write[1]));
+        assert!(!known("20; A write 1; A child vfork kernel write 5", write[0], write[1]));
+        let reset =
+            ["A child: 0\nA await: IN|ERR|HUP 5 bytes ab", "A child: 0\nA await: IN 5 bytes ab"];
+        assert!(known("20; A child spawn kernel write 1; A await 5", reset[0], reset[1]));
+        assert!(!known("20; A child exec kernel write 1; A await 5", reset[0], reset[1]));
     }
 
     #[test]

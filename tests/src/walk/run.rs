@@ -30,16 +30,20 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 pub struct Seen {
     /// Output of the walkers, a line for each step.
     pub text: String,
-    /// Set if a relay has a walker's connection at the end. The walker then sees a Unix socket.
+    /// Set if a relay has a walker's connection before the walker closes it, or at the end. The walker then sees a
+    /// Unix socket.
     pub relayed: bool,
 }
 
 /// Runs a walk, with `program` at both ends.
 pub fn walk(program: &Path, script: &Script, pace: Pace) -> Seen {
     let mut party = Party::start(program, pace);
-    let mut text = String::new();
+    let (mut text, mut relayed) = (String::new(), false);
     party.open(&script.warmup.to_string());
     for (number, step) in script.steps.iter().enumerate() {
+        if step.ends_walker_or_connection() {
+            relayed |= party.is_relayed(step.walker);
+        }
         let seen = party.step(step.walker, &step.action, number);
         text.push_str(&format!("{step}: {seen}\n"));
         sleep(pace.rest);
@@ -52,9 +56,7 @@ pub fn walk(program: &Path, script: &Script, pace: Pace) -> Seen {
             text.push_str(&format!("{walker} at the end: {seen}\n"));
         }
     }
-    let unix = libc::AF_UNIX.to_string();
-    let is_relayed = |walker| party.step(walker, "family", 0) == unix;
-    let relayed = (0..Walker::COUNT).map(Walker).any(is_relayed);
+    relayed |= (0..Walker::COUNT).map(Walker).any(|walker| party.is_relayed(walker));
     Seen { text, relayed }
 }
 
@@ -106,6 +108,10 @@ impl Party {
             *pid = end.id().cast_signed();
         }
         Self { ends, pipes, pids }
+    }
+
+    fn is_relayed(&mut self, walker: Walker) -> bool {
+        self.step(walker, "family", 0) == libc::AF_UNIX.to_string()
     }
 
     fn say(&mut self, walker: Walker, line: &str) -> bool {

@@ -48,6 +48,13 @@ pub struct Step {
     pub action: String,
 }
 
+impl Step {
+    /// Returns true if the step closes the walker's connection, or ends the walker.
+    pub fn ends_walker_or_connection(&self) -> bool {
+        matches!(self.action.as_str(), "close" | "exit" | "kill")
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.walker, self.action)
