@@ -142,9 +142,13 @@ fn seen_by(link: &Link, role: Role) -> (End, SocketAddr, SocketAddr) {
     }
 }
 
-/// Asks the kernel if the other end of `link` has this cookie and user. This process has `role`.
+/// Asks the kernel if a process of this user holds the other end of `link`, and if the end has this cookie. This
+/// process has `role`.
 pub(super) fn owns_other_end(link: &Link, role: Role, cookie: u64, uid: u32) -> bool {
-    owner(link, role.other()).is_ok_and(|owner| owner.cookie == cookie && owner.uid == uid)
+    // The kernel reports an end that no process holds as root's. Root's messages must not be taken for such an end:
+    // their sender has died, and nothing can be learned about the sender any more.
+    owner(link, role.other())
+        .is_ok_and(|owner| owner.is_held && owner.cookie == cookie && owner.uid == uid)
 }
 
 /// Returns the kernel's information about the end of `link` that has `role`.
@@ -181,4 +185,34 @@ pub(crate) fn addresses(fd: i32) -> Option<(SocketAddr, SocketAddr)> {
 
 pub(super) fn rendezvous_name(link: &Link) -> Option<Name> {
     Name::new(format!("sovia/{}-{}", link.connector, link.acceptor).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    #[test]
+    fn no_user_owns_an_end_that_its_process_has_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let (connector, acceptor) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let link = Link { connector, acceptor, cookie: 0 };
+        let of_client = owner(&link, Role::Connector).unwrap();
+        let is_owned = |uid| owns_other_end(&link, Role::Acceptor, of_client.cookie, uid);
+        assert!(is_owned(call::geteuid()));
+        // The kernel keeps the closed end, as root's, until the server has received all bytes.
+        client.set_nonblocking(true).unwrap();
+        while (&client).write(&[0; 65536]).is_ok() {}
+        drop(client);
+        // A child that another test has forked may have a copy of the descriptor for a moment.
+        while owner(&link, Role::Connector).unwrap().is_held {
+            thread::yield_now();
+        }
+        assert!(!is_owned(of_client.uid) && !is_owned(0));
+        drop(server);
+    }
 }
