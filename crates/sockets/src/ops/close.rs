@@ -93,6 +93,7 @@ fn let_go(fd: i32) {
         Entry::Conn(at) => {
             if !table::release(at.index) {
                 table::finish_uses(at);
+                rendezvous::finish_step(at);
             } else if at.conn.is_generation(at.generation) {
                 last_here(fd, at);
             }

@@ -9,10 +9,10 @@
 
 use super::close::last_here;
 use crate::conn::{Conn, Phase, flag};
-use crate::kernel_sockets;
 use crate::per_engine::per_engine;
 use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
+use crate::{kernel_sockets, rendezvous};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_signal::chain;
 use sovia_sync::hazard::{self, User};
@@ -62,6 +62,13 @@ pub(super) fn close(fd: i32) -> bool {
     if !copy.is_high() {
         return false;
     }
+    // List the private descriptor first: as soon as the table has no entry for `fd`, blocked calls look for it. The
+    // calling thread stands for the users until they are known.
+    let me = User::me();
+    RETAINED.with(|kept| kept.push(RetainedFile { at, fd: copy, users: vec![me] }));
+    // SYNC: pairs with the load in `leave`. The count rises before `waiting` looks for threads. A thread that
+    // `waiting` does not find has already left its wait. A thread that leaves its wait later sees the count.
+    COUNT.fetch_add(1, Ordering::SeqCst);
     table::note_closed();
     {
         // The progress thread finds a connection only by a descriptor in the table.
@@ -69,17 +76,14 @@ pub(super) fn close(fd: i32) -> bool {
         kernel_sockets::watch_at_once(conn);
         table::remove(fd);
     }
+    rendezvous::finish_step(at);
     table::release(at.index);
     let unused = RETAINED.with(|kept| {
-        // SYNC: pairs with the load in `leave`. The count rises before `waiting` looks for threads. A thread that
-        // `waiting` does not find has already left its wait. A thread that leaves its wait later sees the count.
-        COUNT.fetch_add(1, Ordering::SeqCst);
-        let one = RetainedFile { at, fd: copy, users: waiting(conn) };
-        if one.users.is_empty() {
-            return Some(one);
-        }
-        kept.push(one);
-        None
+        let place = kept.iter().position(|one| one.at.same(at))?;
+        let one = &mut kept[place];
+        one.users.retain(|&user| user != me);
+        one.users.extend(waiting(conn));
+        one.users.is_empty().then(|| kept.swap_remove(place))
     });
     if let Some(one) = unused {
         over(one);

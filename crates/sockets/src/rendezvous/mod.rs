@@ -141,6 +141,10 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     if at.conn.phase() != Phase::Eligible || !at.is_here() || process::is_changing() {
         return Attached::No;
     }
+    // A close of `fd` removes the table's entry first, and then waits for this step ([`finish_step`]).
+    if !table::refers(fd, at) {
+        return Attached::No;
+    }
     if !other_families::is_alone(fd, at) || family::is_shared(at.conn) {
         if n >= PATIENCE {
             stay_shared(fd, at);
@@ -206,6 +210,15 @@ pub(crate) fn shut(at: Ref) {
         withdraw(at);
         ended(at, 0);
         at.conn.count_stay(Reason::HalfClosed);
+    }
+}
+
+/// Waits until no thread of this process takes a step of the connection's rendezvous. The program is about to close
+/// a descriptor of the connection, and the table no longer has the descriptor's entry. A step uses its descriptor
+/// until the step's end.
+pub(crate) fn finish_step(at: Ref) {
+    if at.conn.phase() == Phase::Eligible {
+        drop(StepLock::hold(at));
     }
 }
 

@@ -14,7 +14,10 @@ use sovia_sys::{call, trace};
 /// connection stays on TCP, for now or for good.
 pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     if !table::is_socket_of(fd, at.conn) {
-        give_up(at, Reason::Replaced);
+        // A signal handler may have closed `fd` during this step.
+        if table::refers(fd, at) {
+            give_up(at, Reason::Replaced);
+        }
         return None;
     }
     let Some((local, peer)) = addresses(fd) else {

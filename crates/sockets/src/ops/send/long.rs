@@ -11,7 +11,7 @@ use super::{CallState, before_send, has_sent};
 use crate::conn::Phase;
 use crate::ops::keep;
 use crate::ops::transfer::Flags;
-use crate::table::{self, Ref};
+use crate::table::Ref;
 use crate::{Errno, Outcome, errno, wait};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::poll::{self, PollFd};
@@ -57,9 +57,7 @@ impl LongSend {
     /// has a VI or stays on TCP for good.
     fn send(&mut self, parts: &[UserSlice<'_>], flags: Flags) -> Option<Outcome> {
         while let Some(rest) = rest_of(parts, self.done) {
-            if table::refers(self.fd, self.at) {
-                before_send(self.fd, self.at);
-            }
+            before_send(self.fd, self.at);
             let has_begun = self.begun.has_sent || self.done > 0;
             if has_begun && has_ended(self.of_connection(|fd| poll::probe(fd, libc::POLLOUT))) {
                 break;
