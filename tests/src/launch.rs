@@ -25,6 +25,7 @@ pub struct Launch {
     folder: Option<PathBuf>,
     input: Option<PathBuf>,
     verbose: bool,
+    detailed: bool,
 }
 
 impl Launch {
@@ -32,13 +33,29 @@ impl Launch {
     pub fn new<S: Into<OsString>>(stack: Stack, command: impl IntoIterator<Item = S>) -> Self {
         let command = command.into_iter().map(Into::into).collect();
         let (before, environment) = (Vec::new(), Vec::new());
-        Self { stack, before, command, environment, folder: None, input: None, verbose: false }
+        Self {
+            stack,
+            before,
+            command,
+            environment,
+            folder: None,
+            input: None,
+            verbose: false,
+            detailed: false,
+        }
     }
 
     /// Adds `sovia run -v`, for the summary at exit.
     #[must_use]
     pub fn verbose(mut self, verbose: bool) -> Self {
         self.verbose = verbose;
+        self
+    }
+
+    /// Adds `sovia run -vv`, for a summary that also lists ignored messages.
+    #[must_use]
+    pub fn detailed(mut self) -> Self {
+        (self.verbose, self.detailed) = (true, true);
         self
     }
 
@@ -75,7 +92,7 @@ impl Launch {
         let mut words = self.before.clone();
         if self.stack == Stack::Sovia && !kernel_only() {
             words.extend([sovia().into(), "run".into()]);
-            words.extend(self.verbose.then(|| "-v".into()));
+            words.extend(self.verbose.then(|| if self.detailed { "-vv" } else { "-v" }.into()));
             words.push("--".into());
         }
         words.extend(self.command.iter().cloned());

@@ -30,6 +30,7 @@ pub struct Scenario {
     environment: Vec<(String, String)>,
     before: Vec<String>,
     strangers: bool,
+    detailed: bool,
 }
 
 /// Transcripts that both ends of one run wrote.
@@ -86,6 +87,7 @@ impl Scenario {
             environment: Vec::new(),
             before: Vec::new(),
             strangers: env::var_os("SOVIA_TESTS_STRANGERS").is_some(),
+            detailed: false,
         }
     }
 
@@ -139,6 +141,13 @@ impl Scenario {
         self
     }
 
+    /// Starts ends under Sovia by `sovia run -vv`, for a summary that also lists ignored messages.
+    #[must_use]
+    pub fn detailed(mut self) -> Self {
+        self.detailed = true;
+        self
+    }
+
     /// Forbids the two ends to trace each other. A rule allows them to share memory like processes
     /// of two users. For root.
     #[must_use]
@@ -185,6 +194,9 @@ impl Scenario {
         command.extend(self.app.command(stack));
         command.extend([role.into(), folder.path().into(), self.case.clone().into()]);
         let mut launch = Launch::new(stack, command).verbose(verbose);
+        if verbose && self.detailed {
+            launch = launch.detailed();
+        }
         if self.strangers {
             launch = launch.env("SOVIA_RULES", "trust:any");
             if role == "client" {

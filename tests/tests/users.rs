@@ -111,7 +111,7 @@ fn converse(test: &str, prefixes: [&str; 2]) -> Option<[Outcome; 2]> {
     let start = |role: &str, prefix: &str| {
         let mut command: Vec<String> = prefix.split_whitespace().map(Into::into).collect();
         command.push(sovia_tests::sovia().display().to_string());
-        command.extend(["run", "-v", "--"].map(Into::into));
+        command.extend(["run", "-vv", "--"].map(Into::into));
         command.push(python().display().to_string());
         command.push(script().display().to_string());
         command.extend([role.into(), port.clone()]);

@@ -193,7 +193,7 @@ impl Ready {
         if let Some(collector) = collector {
             collector.settle(board.page());
         }
-        say(Summary { page: board.page(), advises: self.voice >= Voice::Reasons });
+        say(Summary { page: board.page(), is_detailed: self.voice >= Voice::Reasons });
         Ok(end.follow())
     }
 }

@@ -1,4 +1,4 @@
-//! Summary of `sovia run -v`. `-vv` prints more.
+//! Summary of `sovia run -v`. `-vv` also prints advice and counters of Sovia's own work.
 
 use std::fmt;
 
@@ -11,8 +11,9 @@ use crate::databases;
 /// The counters of a run, formatted for the user. Counters of 0 are left out.
 pub(super) struct Summary<'a> {
     pub(super) page: &'a StatsPage,
-    /// True if the summary gives advice on connections that stayed on TCP.
-    pub(super) advises: bool,
+    /// True if the summary also gives advice on connections that stayed on TCP, and lists counters that explain Sovia's
+    /// work but no result.
+    pub(super) is_detailed: bool,
 }
 
 impl fmt::Display for Summary<'_> {
@@ -58,21 +59,8 @@ impl fmt::Display for Summary<'_> {
         if let open @ 1.. = page.undecided() {
             writeln!(f, "sovia: on TCP and still open when the program ended: {open}")?;
         }
-        let dropped: u64 = Junk::ALL.iter().map(|&junk| page.junk(junk)).sum();
-        if dropped > 0 {
-            writeln!(
-                f,
-                "sovia: ignored while ends looked for each other: {} (this harms no connection)",
-                plural(dropped, "message", "messages")
-            )?;
-        }
-        for &junk in Junk::ALL {
-            if let count @ 1.. = page.junk(junk) {
-                writeln!(f, "sovia: {count:>7}  {}", junk.describe())?;
-            }
-        }
-        let traffic = page.traffic();
         if accelerated > 0 {
+            let traffic = page.traffic();
             writeln!(
                 f,
                 "sovia: sent {} in {}, received {}",
@@ -80,6 +68,17 @@ impl fmt::Display for Summary<'_> {
                 plural(traffic.messages_sent, "message", "messages"),
                 Bytes(traffic.bytes_received)
             )?;
+        }
+        if self.is_detailed { self.details(f) } else { Ok(()) }
+    }
+}
+
+impl Summary<'_> {
+    /// Writes the counters of Sovia's own work.
+    fn details(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let page = self.page;
+        let traffic = page.traffic();
+        if page.accelerated() > 0 {
             writeln!(
                 f,
                 "sovia: threads slept {}, and woke a sleeping peer {}",
@@ -95,15 +94,26 @@ impl fmt::Display for Summary<'_> {
                 writeln!(f, "sovia: {} {what}", plural(count, "message", "messages"))?;
             }
         }
+        let dropped: u64 = Junk::ALL.iter().map(|&junk| page.junk(junk)).sum();
+        if dropped > 0 {
+            writeln!(
+                f,
+                "sovia: ignored while ends looked for each other: {} (this harms no connection)",
+                plural(dropped, "message", "messages")
+            )?;
+        }
+        for &junk in Junk::ALL {
+            if let count @ 1.. = page.junk(junk) {
+                writeln!(f, "sovia: {count:>7}  {}", junk.describe())?;
+            }
+        }
         Ok(())
     }
-}
 
-impl Summary<'_> {
     /// Returns advice on connections that stayed on TCP for this reason, as far as `sovia run` knows the ends.
     fn advice(&self, reason: Reason) -> Vec<String> {
         // The lines about each user give this advice with the user's name.
-        if !self.advises || reason == Reason::OtherUser {
+        if !self.is_detailed || reason == Reason::OtherUser {
             return Vec::new();
         }
         let (uid, rules) = (getuid().as_raw(), std::env::var(env::RULES).ok());
@@ -156,7 +166,7 @@ mod tests {
     use sovia_control::Traffic;
 
     fn summary(page: &StatsPage) -> Summary<'_> {
-        Summary { page, advises: false }
+        Summary { page, is_detailed: false }
     }
 
     #[test]
@@ -164,7 +174,7 @@ mod tests {
         let board = Board::new().unwrap();
         board.page().count(Reason::PeerPlain);
         board.page().count(Reason::NoDescriptors);
-        let said = Summary { page: board.page(), advises: true }.to_string();
+        let said = Summary { page: board.page(), is_detailed: true }.to_string();
         let lines: Vec<_> = said.lines().collect();
         let expected = [
             "sovia:       1  the other end did not answer (does it run under Sovia?)",
@@ -206,7 +216,7 @@ mod tests {
             messages_handled: 3,
             messages_registered: 1,
         });
-        let expected = "\
+        let results = "\
 sovia: accelerated: 1 end of a connection
 sovia: stayed on TCP: 4
 sovia:       2  the other end did not answer (does it run under Sovia?)
@@ -214,13 +224,17 @@ sovia:       1  kept on TCP by a rule
 sovia:       1  the other end belongs to another user
 sovia:            1 to the user root: start this end with --trust user=root, and the other end with --trust for this user
 sovia: on TCP and still open when the program ended: 4
-sovia: ignored while ends looked for each other: 1 message (this harms no connection)
-sovia:       1  from another user
 sovia: sent 1.5 kB in 1 message, received 7 B
+";
+        assert_eq!(summary(page).to_string(), results);
+        let details = "\
 sovia: threads slept 2 times, and woke a sleeping peer 0 times
 sovia: 3 messages handled by a thread of Sovia
 sovia: 1 message sent from registered memory
+sovia: ignored while ends looked for each other: 1 message (this harms no connection)
+sovia:       1  from another user
 ";
-        assert_eq!(summary(page).to_string(), expected);
+        let detailed = Summary { page, is_detailed: true }.to_string();
+        assert!(detailed.ends_with(&format!("received 7 B\n{details}")), "{detailed}");
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Voice {
     Obstacles,
     /// A summary at the end: accelerated connections, and the reasons for the others.
     Results,
-    /// The program's environment at the start, and advice at the end.
+    /// The program's environment at the start, and advice and further counters at the end.
     Reasons,
 }
 
@@ -29,7 +29,8 @@ pub(super) struct Words {
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
     /// When the program ends, report how many connections were accelerated, and why others stayed on TCP. With -vv,
-    /// also report how to move connections off TCP and, when the program starts, its library, rules, protocol and agent
+    /// also report how to move connections off TCP, how often threads slept, and which messages Sovia ignored. When the
+    /// program starts, -vv reports its library, rules, protocol and agent
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }

@@ -82,7 +82,7 @@ pub(crate) fn undisturbed_by(work: impl Fn(&Path, &AtomicBool) + Sync) -> Droppe
         let done = AtomicBool::new(false);
         let observation = thread::scope(|scope| {
             scope.spawn(|| work(notes.path(), &done));
-            let scenario = Scenario::c("crowd", "come_and_go");
+            let scenario = Scenario::c("crowd", "come_and_go").detailed();
             // Make the ends meet, however short their connections are.
             let scenario = scenario.env("SOVIA_MEET", 3);
             let scenario = scenario.env("SOVIA_TESTS_NOTES", notes.path().display());
