@@ -401,9 +401,13 @@ fn protocols_reach_the_program_and_wrong_ones_do_not() {
     let said = bench.run(["--protocol", "SOVIA_COMBINE,w=8,t=4", "printenv", "SOVIA_PROTOCOL"]);
     assert_eq!(said.out, "SOVIA_COMBINE,w=8,t=4\n");
 
-    for (wrong, named) in
-        [("SOVIA_FAST", "SOVIA_FAST"), ("w=4,t=5", "t is 5"), ("w=", "w"), ("3way", "three-way")]
-    {
+    for (wrong, named) in [
+        ("SOVIA_FAST", "SOVIA_FAST"),
+        ("w=4,t=5", "t is 5"),
+        ("w=", "w"),
+        ("3way", "three-way"),
+        ("w=99", "1 to 32"),
+    ] {
         let said = bench.run(["--protocol", wrong, "true"]);
         assert_eq!(said.code(), 125);
         assert!(said.err.contains("--protocol") && said.err.contains(named), "{said:?}");
@@ -413,6 +417,12 @@ fn protocols_reach_the_program_and_wrong_ones_do_not() {
         Said::from(bench.sovia().arg("true").env("SOVIA_PROTOCOL", "nonsense").output().unwrap());
     assert_eq!(said.code(), 125);
     assert!(said.err.contains("SOVIA_PROTOCOL"), "{said:?}");
+
+    let said =
+        Said::from(bench.sovia().arg("true").env("SOVIA_PROTOCOL", "w=99").output().unwrap());
+    assert_eq!(said.code(), 125);
+    let expected = "sovia: SOVIA_PROTOCOL: w is 99, and must be 1 to 32 packets for sockets\n";
+    assert_eq!(said.err, expected);
 }
 
 #[test]

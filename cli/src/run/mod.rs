@@ -19,8 +19,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use sovia_control::Rules;
 use sovia_control::env as names;
-use sovia_proto::configuration::Configuration;
-use sovia_proto::configuration::text::ParseError;
 
 use self::collector::Collector;
 use self::outset::Outset;
@@ -30,7 +28,6 @@ pub use self::variables::ignored_by_library;
 use self::voice::{Voice, Words, say};
 use crate::error_text::without_numbers;
 use crate::rules::{self, Specs};
-use crate::similar::suggestion;
 use crate::{Board, library, program};
 
 /// Exit status if `sovia run` itself failed, as with `env` and `timeout`.
@@ -54,8 +51,9 @@ pub struct Args {
     /// Set the configuration of SOVIA's protocol, as in the papers: a name such as SOVIA_COMBINE, or words joined by
     /// commas. `single`, `handler` or `notify` chooses the thread that handles messages. `auto`, `copy`, `reg` or
     /// `hybrid=2048` chooses how bytes are sent. `w=8,t=4` sets a window of 8 packets and an acknowledgement threshold
-    /// of 4 packets. The window of sockets is at most 32 packets, and t is at most w. `chunk=16384` limits a packet to
-    /// 16384 bytes. `combine=1024,delay=1ms` combines messages shorter than 1024 bytes, and delays them by at most 1 ms
+    /// of 4 packets. t is at most w, and w is at most 32. If t is 2, w is at most 30. If t is 1, w is at most 22.
+    /// `chunk=16384` limits a packet to 16384 bytes. `combine=1024,delay=1ms` combines messages shorter than 1024 bytes,
+    /// and delays them by at most 1 ms
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments
@@ -225,13 +223,7 @@ fn protocol(args: &Args) -> anyhow::Result<Option<String>> {
             Err(error) => return Err(error).context(names::PROTOCOL),
         },
     };
-    Configuration::of_socket(&text).map_err(|error| {
-        let suggestion = match &error {
-            ParseError::Word(word) => suggestion(word, Configuration::words()),
-            _ => String::new(),
-        };
-        anyhow::anyhow!("{whence}: {error}{suggestion}")
-    })?;
+    variables::check_protocol(whence, &text)?;
     Ok(args.protocol.clone())
 }
 

@@ -5,10 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use sovia_control::env as names;
+use sovia_proto::configuration::Configuration;
+use sovia_proto::configuration::text::ParseError;
 
-use crate::similar::similar;
+use crate::similar::{similar, suggestion};
 
 /// Returns a line for each variable of a running process that the library ignores, because its name is misspelt or its
 /// value is invalid. Returns nothing if the caller may not read the process's environment.
@@ -25,8 +27,28 @@ pub fn ignored_by_library(pid: i32) -> Vec<String> {
         found.map(|(_, value)| value.clone())
     };
     let mut lines = misspelt(variables.iter().map(|(name, _)| name.clone()));
+    let protocol = value_of(names::PROTOCOL);
     lines.extend(faults(value_of));
+    if let Some(text) = protocol
+        && let Err(error) = check_protocol(names::PROTOCOL, &text.to_string_lossy())
+    {
+        lines.push(error.to_string());
+    }
     lines
+}
+
+/// Checks the settings of the papers' protocol, which an option or a variable of name `whence` gives.
+///
+/// # Errors
+/// The reason why no connection can have these settings.
+pub(super) fn check_protocol(whence: &str, text: &str) -> anyhow::Result<()> {
+    Configuration::of_socket(text).map(drop).map_err(|error| {
+        let suggestion = match &error {
+            ParseError::Word(word) => suggestion(word, Configuration::words()),
+            _ => String::new(),
+        };
+        anyhow!("{whence}: {error}{suggestion}")
+    })
 }
 
 /// Finds variables whose names are misspelt names of the library's variables. Returns a line for each.
@@ -121,6 +143,7 @@ mod tests {
             .env("SOVIA_SPIN", "fast")
             .env("SOVIA_MEMRY", "5")
             .env("SOVIA_MEET", "0")
+            .env("SOVIA_PROTOCOL", "w=99")
             .spawn()
             .unwrap();
         let lines = ignored_by_library(child.id() as i32);
@@ -128,6 +151,7 @@ mod tests {
         let expected = [
             "unknown variable SOVIA_MEMRY: did you mean SOVIA_MEMORY?",
             "SOVIA_SPIN: expected microseconds, such as 50, not `fast`",
+            "SOVIA_PROTOCOL: w is 99, and must be 1 to 32 packets for sockets",
         ];
         assert_eq!(lines, expected);
     }

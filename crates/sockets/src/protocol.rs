@@ -3,7 +3,7 @@
 //! By default, the thread that receives handles messages (SINGLE), and the NIC reads the program's bytes during the
 //! call that sends them (AUTO). On a shared segment, a handler thread, a registration or another copy would only
 //! add costs. All settings of table 4 can be chosen, except the three-way handshake ([`Configuration::of_socket`]).
-//! If a window and its acknowledgements do not fit into the ring, the window is reduced.
+//! A window that does not fit into the ring with its acknowledgements is refused, and a preset's window is reduced.
 
 use crate::Errno;
 use crate::conn::{Choice, Conn, Phase, Protocol, translated};

@@ -58,7 +58,7 @@ static void options(void) {
 /* SOV_PROTOCOL chooses the variant of the papers' protocol, until the stream has its VI. */
 static void protocols(void) {
     static const char *const good[] = {"SOVIA_BASE", "w=3,t=2,chunk=64", "combine=64,delay=1ms", "handler,copy", "SOVIA_NOTIFY"};
-    static const char *const bad[] = {"", "SOVIA_FAST", "w=0", "w=2,t=3", "w", "\xff", "3way"};
+    static const char *const bad[] = {"", "SOVIA_FAST", "w=0", "w=2,t=3", "w=33", "w", "\xff", "3way"};
     int via = sov_socket(AF_INET, SOCK_VIA, 0);
     FAILS(sov_setsockopt(via, SOL_SOVIA, SOV_PROTOCOL, "w=1,t=1", 7), ENOTCONN);
     CHECK(sov_close(via) == 0);

@@ -2,7 +2,9 @@
 
 use super::body::{PACKET_MAX, RECEIVES};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sovia_proto::configuration::{Configuration, Handling, Transfer};
+use sovia_proto::configuration::{
+    Configuration, Handling, SOCKET_RECEIVES, SOCKET_WINDOW_MAX, Transfer,
+};
 use sovia_proto::flow::{DACKS, Parameters};
 
 /// Protocol settings of a connection that has a VI.
@@ -25,12 +27,14 @@ pub struct Protocol {
 }
 
 /// Largest window that this version uses, in packets. A larger value from a peer counts as this value.
-pub(crate) const WINDOW_MAX: u16 = DACKS.window;
+pub(crate) const WINDOW_MAX: u16 = SOCKET_WINDOW_MAX;
 
 const _: () = {
     // Even with a full window, the ring has room for a FIN, a FINACK and a change of path. This is true even while
     // the receiver's last batch of free ring entries is unpublished.
     assert!(fits(DACKS));
+    // A text of settings is refused if its window does not fit.
+    assert!(SOCKET_RECEIVES as u32 == RECEIVES);
 };
 
 const fn fits(flow: Parameters) -> bool {

@@ -21,6 +21,10 @@ pub const CHUNK_MAX: u32 = 64 << 10;
 pub const CHUNK_MIN: u32 = 64;
 /// The largest window, in packets.
 pub const WINDOW_MAX: u16 = 256;
+/// The largest window of a socket, in packets.
+pub const SOCKET_WINDOW_MAX: u16 = crate::flow::DACKS.window;
+/// Number of receives that an end of a socket's VI can keep posted ([`Parameters::receives`]).
+pub const SOCKET_RECEIVES: u16 = 48;
 /// Default length in bytes up to which HYBRID copies a message (ICS tables 2 and 3).
 pub const THRESHOLD: u32 = 2 << 10;
 /// The longest time for which combined bytes may wait.

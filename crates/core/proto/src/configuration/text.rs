@@ -21,7 +21,8 @@
 //! selects the preset.
 
 use super::{
-    Combine, Configuration, Handling, Handshake, Invalid, PRESETS, SOCKETS, THRESHOLD, Transfer,
+    Combine, Configuration, Handling, Handshake, Invalid, PRESETS, SOCKET_RECEIVES,
+    SOCKET_WINDOW_MAX, SOCKETS, THRESHOLD, Transfer,
 };
 use crate::flow::Parameters;
 use alloc::string::String;
@@ -46,22 +47,32 @@ pub enum ParseError {
     /// The text of a socket selects the three-way handshake, with RDMA or without. Sockets cannot use this
     /// handshake.
     ThreeWaySocket,
+    /// The text of a socket sets a window that does not fit into a socket's ring.
+    SocketWindow(Parameters),
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ParseError::Word(word) => write!(f, "no such configuration or setting: `{word}`"),
-            ParseError::Value { word, value } if value.is_empty() => {
-                write!(f, "`{word}` needs a value, as in `{word}=16`")
-            }
-            ParseError::Value { word, value } => write!(f, "`{word}` cannot be `{value}`"),
+            ParseError::Value { word, value } => match (example(word), value.is_empty()) {
+                (Some(example), true) => write!(f, "`{word}` needs a value, as in `{example}`"),
+                (Some(example), false) => {
+                    write!(f, "`{word}` cannot be `{value}`; write for example `{example}`")
+                }
+                (None, _) => write!(f, "`{word}` takes no value; write `{word}` alone"),
+            },
             ParseError::Invalid(invalid) => invalid.fmt(f),
             ParseError::ThreeWaySocket => write!(
                 f,
                 "sockets cannot use the three-way handshake, with or without RDMA: two programs that both write before \
                  they read would wait for each other forever"
             ),
+            ParseError::SocketWindow(Parameters { window, threshold }) => {
+                let most = socket_window_max(*threshold);
+                write!(f, "w is {window}, and must be 1 to {most} packets for sockets")?;
+                if most < SOCKET_WINDOW_MAX { write!(f, " if t is {threshold}") } else { Ok(()) }
+            }
         }
     }
 }
@@ -84,10 +95,36 @@ impl FromStr for Configuration {
 
 fn changed(mut configuration: Configuration, text: &str) -> Result<Configuration, ParseError> {
     for word in text.split(',').map(str::trim) {
-        apply(&mut configuration, word)?;
+        apply(&mut configuration, word, Configuration::named)?;
     }
     configuration.check()?;
     Ok(configuration)
+}
+
+/// Returns an example of a word with a value that it accepts; `None` if the word takes no value.
+fn example(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "w" => "w=16",
+        "t" => "t=8",
+        "chunk" => "chunk=16384",
+        "hybrid" => "hybrid=2048",
+        "combine" => "combine=1024",
+        "delay" => "combine,delay=1ms",
+        _ => return None,
+    })
+}
+
+/// Returns the largest window of a socket with this threshold. Its packets and acknowledgements fit into the ring.
+fn socket_window_max(threshold: u16) -> u16 {
+    let fits = |&window: &u16| Parameters { window, threshold }.receives() <= SOCKET_RECEIVES;
+    (1..=SOCKET_WINDOW_MAX).rev().find(fits).unwrap_or(1)
+}
+
+/// Returns the preset with this name. Its window is reduced to what a socket can use.
+fn named_of_socket(name: &str) -> Option<Configuration> {
+    let mut preset = Configuration::named(name)?;
+    preset.flow.window = preset.flow.window.min(socket_window_max(preset.flow.threshold));
+    Some(preset)
 }
 
 /// Words of the text form, except the names of presets.
@@ -116,7 +153,8 @@ impl Configuration {
         WORDS.iter().copied().chain(PRESETS.iter().map(|(name, _)| *name))
     }
 
-    /// Parses the text of a socket's settings, as changes to [`SOCKETS`]. Refuses the three-way handshake.
+    /// Parses the text of a socket's settings, as changes to [`SOCKETS`]. Refuses the three-way handshake, and a window
+    /// that does not fit into a socket's ring. A preset's window is reduced instead.
     ///
     /// Programs rely on sockets that accept bytes before the peer reads. In the three-way handshake a message needs
     /// a permission, which the peer gives only when it reads.
@@ -124,7 +162,20 @@ impl Configuration {
     /// # Errors
     /// [`ParseError`].
     pub fn of_socket(text: &str) -> Result<Configuration, ParseError> {
-        let configuration = changed(SOCKETS, text)?;
+        let mut configuration = SOCKETS;
+        for word in text.split(',').map(str::trim) {
+            apply(&mut configuration, word, named_of_socket)?;
+        }
+        let flow = configuration.flow;
+        if !(1..=SOCKET_WINDOW_MAX).contains(&flow.window) {
+            // The threshold may be wrong too, so the error names the limit of all thresholds.
+            let threshold = SOCKET_WINDOW_MAX;
+            return Err(ParseError::SocketWindow(Parameters { threshold, ..flow }));
+        }
+        configuration.check()?;
+        if flow.window > socket_window_max(flow.threshold) {
+            return Err(ParseError::SocketWindow(flow));
+        }
         match configuration.handshake {
             Handshake::TwoWay => Ok(configuration),
             Handshake::ThreeWay | Handshake::Rdma => Err(ParseError::ThreeWaySocket),
@@ -132,7 +183,11 @@ impl Configuration {
     }
 }
 
-fn apply(c: &mut Configuration, text: &str) -> Result<(), ParseError> {
+fn apply(
+    c: &mut Configuration,
+    text: &str,
+    named: fn(&str) -> Option<Configuration>,
+) -> Result<(), ParseError> {
     let (word, value) = match text.split_once('=') {
         Some((word, value)) => (word.trim(), Some(value.trim())),
         None => (text, None),
@@ -168,9 +223,8 @@ fn apply(c: &mut Configuration, text: &str) -> Result<(), ParseError> {
         "3way" => flag().map(|()| ask(c, Handshake::ThreeWay)),
         "rdma" => flag().map(|()| ask(c, Handshake::Rdma)),
         _ => {
-            flag()?;
-            *c = Configuration::named(word).ok_or_else(|| ParseError::Word(word.into()))?;
-            Ok(())
+            let preset = named(word).ok_or_else(|| ParseError::Word(word.into()))?;
+            flag().map(|()| *c = preset)
         }
     }
 }
@@ -229,6 +283,7 @@ impl fmt::Display for Configuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::format;
     use std::string::ToString;
 
     fn parse(text: &str) -> Result<Configuration, ParseError> {
@@ -267,7 +322,29 @@ mod tests {
         assert_eq!(of("SOVIA_RDMA"), Err(ParseError::ThreeWaySocket));
         assert_eq!(of("rdma"), Err(ParseError::ThreeWaySocket));
         assert!(of("3way").unwrap_err().to_string().contains("wait for each other"));
-        assert_eq!(of("w=0").unwrap_err(), parse("w=0").unwrap_err());
+    }
+
+    #[test]
+    fn window_that_exceeds_a_sockets_ring_is_refused() {
+        let message_of = |text| Configuration::of_socket(text).unwrap_err().to_string();
+        assert_eq!(message_of("w=99"), "w is 99, and must be 1 to 32 packets for sockets");
+        assert_eq!(message_of("w=33,t=40"), "w is 33, and must be 1 to 32 packets for sockets");
+        assert_eq!(message_of("w=0"), "w is 0, and must be 1 to 32 packets for sockets");
+        assert_eq!(
+            message_of("w=23,t=1"),
+            "w is 23, and must be 1 to 22 packets for sockets if t is 1"
+        );
+        assert_eq!(
+            message_of("w=31,t=2"),
+            "w is 31, and must be 1 to 30 packets for sockets if t is 2"
+        );
+        assert_eq!(message_of("SOVIA_FLOWCNTL,w=32"), message_of("w=32,t=1"));
+        let window_of = |text| Configuration::of_socket(text).unwrap().flow.window;
+        assert_eq!(window_of("w=32,t=3"), 32);
+        assert_eq!(window_of("w=22,t=1"), 22);
+        assert_eq!(window_of("SOVIA_FLOWCNTL"), 22);
+        assert_eq!(window_of("SOVIA_DACKS"), 32);
+        assert_eq!(parse("w=256").unwrap().flow.window, 256, "a stream that is no socket");
     }
 
     #[test]
@@ -290,13 +367,17 @@ mod tests {
         let message_of = |text| parse(text).unwrap_err().to_string();
         assert_eq!(message_of("SOVIA_WARP"), "no such configuration or setting: `SOVIA_WARP`");
         assert_eq!(message_of("w"), "`w` needs a value, as in `w=16`");
-        assert_eq!(message_of("w=many"), "`w` cannot be `many`");
-        assert_eq!(message_of("w=70000"), "`w` cannot be `70000`");
+        assert_eq!(message_of("w=many"), "`w` cannot be `many`; write for example `w=16`");
+        assert_eq!(message_of("w=70000"), "`w` cannot be `70000`; write for example `w=16`");
         assert_eq!(message_of("w=0"), "w is 0, and must be 1 to 256 packets");
         assert_eq!(message_of("w=4,t=8"), "t is 8, and must be 1 to w (4 packets)");
-        assert_eq!(message_of("copy=3"), "`copy` cannot be `3`");
-        assert_eq!(message_of("delay=1ms"), "`delay` cannot be `1ms`");
-        assert_eq!(message_of("combine,delay=soon"), "`delay` cannot be `soon`");
+        assert_eq!(message_of("copy=3"), "`copy` takes no value; write `copy` alone");
+        let delay =
+            |value| format!("`delay` cannot be `{value}`; write for example `combine,delay=1ms`");
+        assert_eq!(message_of("delay=1ms"), delay("1ms"), "without `combine` before it");
+        assert_eq!(message_of("warp=3"), "no such configuration or setting: `warp`");
+        assert_eq!(message_of("dacks="), "`dacks` takes no value; write `dacks` alone");
+        assert_eq!(message_of("combine,delay=soon"), delay("soon"));
         assert!(message_of("combine,delay=0ms").starts_with("the delay is 0ns"));
         assert!(message_of("combine=0").contains("0 bytes"));
         assert!(message_of("chunk=10").starts_with("the chunk is 10"));
