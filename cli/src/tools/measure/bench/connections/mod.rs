@@ -71,6 +71,16 @@ enum Nodelay {
 }
 
 impl Nodelay {
+    /// Returns the name on the command line and in the table.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Neither => "neither",
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Both => "both",
+        }
+    }
+
     fn at_client(self) -> bool {
         matches!(self, Self::Client | Self::Both)
     }

@@ -62,7 +62,7 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
         let (tcp, sovia) = (&line.tcp, &line.sovia);
         table.add_row(vec![
             line.clients.to_string(),
-            format!("{:?}", line.nodelay).to_lowercase(),
+            line.nodelay.name().to_owned(),
             line.messages.to_string(),
             line.answer_bytes.to_string(),
             n(tcp.connections_per_second),

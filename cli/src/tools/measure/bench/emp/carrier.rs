@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::ValueEnum;
-use emp_eth::{Address, Config, Handle, Mode, Node, Piece, Place, Station, Status};
+use emp_eth::{Address, Config, Handle, Mode, Node, Piece, Place, PostError, Station, Status};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
@@ -176,8 +176,11 @@ impl Carrier {
                 let piece = Piece { address: room.as_mut_ptr() as u64, length: len.min(MOST) };
                 // SAFETY: this carrier owns the buffer, does not use its bytes, and keeps it longer than the station.
                 let posted = unsafe { station.post_receive(None, Some(TAG), &[piece]) };
-                receives
-                    .push(posted.map_err(|why| anyhow::anyhow!("cannot post a receive: {why:?}"))?);
+                receives.push(
+                    posted.map_err(|why| {
+                        anyhow::anyhow!("cannot post a receive: {}", refusal(why))
+                    })?,
+                );
             }
         }
         Ok(())
@@ -191,7 +194,10 @@ impl Carrier {
                 let piece = Piece { address: out.as_ptr() as u64, length: len.min(MOST) };
                 // SAFETY: this carrier owns the buffer, never changes its bytes, and keeps it longer than the station.
                 let posted = unsafe { station.post_send(*peer, TAG, &[piece]) };
-                sends.push(posted.map_err(|why| anyhow::anyhow!("cannot post a send: {why:?}"))?);
+                sends.push(
+                    posted
+                        .map_err(|why| anyhow::anyhow!("cannot post a send: {}", refusal(why)))?,
+                );
             }
         }
         Ok(())
@@ -260,8 +266,35 @@ fn wait(station: &Station, handle: Handle) -> anyhow::Result<()> {
     let outcome = station.wait(handle, Some(Duration::from_secs(60)));
     let outcome = outcome.map_err(|_| anyhow::anyhow!("unknown transfer"))?;
     let status = outcome.context("no transfer completed for a minute")?.status;
-    ensure!(status == Status::Done, "a transfer ended in {status:?}");
-    Ok(())
+    match failure(status) {
+        None => Ok(()),
+        Some(why) => bail!("cannot complete a transfer: {why}"),
+    }
+}
+
+/// Returns the reason why a transfer was not posted.
+fn refusal(why: PostError) -> &'static str {
+    match why {
+        PostError::Full => "too few descriptors are free",
+        PostError::TooLong => "the message is too long for EMP",
+        PostError::UnknownNode => "the peer is not known to this station",
+        PostError::Address => "the buffer's address has more than 48 bits",
+    }
+}
+
+/// Returns the reason why a transfer failed; `None` if the whole message has arrived.
+fn failure(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::Done => return None,
+        Status::TooLong => "the message was longer than the receive",
+        Status::PeerDead => {
+            "the peer does not answer; is the other `sovia bench emp` still running?"
+        }
+        Status::PeerRestarted => "the peer was restarted during the measurement",
+        Status::Cancelled => "the receive was cancelled",
+        Status::UnknownNode => "the peer is not known to this station",
+        Status::Closed => "this end has closed its station",
+    })
 }
 
 fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> anyhow::Result<()> {

@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use via::error::ConnectError;
 use via::{
     Attach, Completion, Connection, Control as Operation, DataSegment, DescriptorAddress,
-    DescriptorRef, Done, MemAttributes, MemHandle, Memory, NetAddress, Nic, RemoteSegment, Vi,
-    ViAttributes,
+    DescriptorRef, Done, MemAttributes, MemHandle, Memory, NetAddress, Nic, RemoteSegment, Status,
+    Vi, ViAttributes,
 };
 
 use super::control::Control;
@@ -271,9 +271,29 @@ pub(super) fn check(vi: &impl Vi, done: Option<Completion>) -> anyhow::Result<Co
 
 #[cold]
 fn broken(vi: &impl Vi, done: Option<Completion>) -> anyhow::Result<Completion> {
-    let cause = vi.cause().map(|cause| cause.to_string()).unwrap_or_default();
+    let cause =
+        vi.cause().map(|cause| format!("; the connection ended: {cause}")).unwrap_or_default();
     match done {
-        Some(completion) => bail!("a descriptor ended with {:?} {cause}", completion.status),
-        None => bail!("no descriptor was done in time {cause}"),
+        Some(completion) => bail!("a descriptor failed: {}{cause}", failure(completion.status)),
+        None => bail!("no descriptor was done in time{cause}"),
     }
+}
+
+/// Returns the errors of a descriptor's status as text.
+fn failure(status: Status) -> String {
+    let errors = [
+        (Status::FORMAT_ERROR, "the descriptor is malformed"),
+        (Status::PROTECTION_ERROR, "the memory handle or protection tag does not allow the access"),
+        (Status::LENGTH_ERROR, "the message is longer than allowed, or than its receive"),
+        (Status::PARTIAL_ERROR, "only a part of the data was transferred"),
+        (
+            Status::DESC_FLUSHED_ERROR,
+            "the connection ended before the NIC processed the descriptor",
+        ),
+        (Status::TRANSPORT_ERROR, "the transport lost the data or the connection"),
+        (Status::RDMA_PROT_ERROR, "the peer's memory does not allow the RDMA"),
+        (Status::REMOTE_DESC_ERROR, "the peer's descriptor is in error"),
+    ];
+    let errors = errors.iter().filter(|(error, _)| status.contains(*error));
+    errors.map(|(_, text)| *text).collect::<Vec<_>>().join(", ")
 }

@@ -100,7 +100,7 @@ fn rpc(line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
         Some("tcp") => ("TCP", Way::Tcp),
         Some("sovia") => ("sovia run", Way::Run),
         Some("via") => ("libsovia-rpc, \"via\"", Way::Native),
-        other => bail!("no such layer: {other:?}"),
+        _ => bail!("cannot read a line of `sovia bench rpc`: unknown layer {}", line["layer"]),
     };
     let values = ["min_us", "median_us", "max_us"].map(|name| field(line, name));
     let values = values.into_iter().collect::<anyhow::Result<Vec<f64>>>()?;
@@ -135,7 +135,7 @@ fn emp(scenario: &str, line: &Value, all: &mut Vec<Results>) -> anyhow::Result<(
         Some("tcp-poll") => ("TCP, 64 KB buffers, polling", Way::Tcp),
         Some("emp-calls") => ("EMP, in the calls", Way::Emp),
         Some("emp-thread") => ("EMP, a thread", Way::Emp),
-        other => bail!("no such way: {other:?}"),
+        _ => bail!("cannot read a line of `sovia bench {scenario}`: unknown way {}", line["way"]),
     };
     let metric = match scenario {
         "emp latency" => Metric::HalfTrip,

@@ -51,11 +51,16 @@ impl Player<'_> {
         station.connect(&vi)?;
         self.control.meet()?;
         let looks = |expected: Done, look: &dyn Fn() -> Done| {
+            let wrong = match expected {
+                Done::Empty => "the queue has a descriptor, but should be empty",
+                Done::NotDone => "a descriptor is done too early, or the queue is empty",
+                Done::Completion(_) => "the oldest descriptor is not the expected one",
+            };
             let mut times = Times::default();
             for _ in 0..ROUNDS_MIN {
                 times.time(LOOKS as usize, || {
                     for _ in 0..LOOKS {
-                        anyhow::ensure!(look() == expected, "not {expected:?}");
+                        anyhow::ensure!(look() == expected, "cannot time the calls: {wrong}");
                     }
                     Ok(())
                 })?;
