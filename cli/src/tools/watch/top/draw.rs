@@ -119,11 +119,23 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, view: Vi
     {
         draw_picture(frame, below, &pair.sum, history);
     }
-    let text = format!(
-        "q quit  h help  o order: {}  up/down choose a pair  space pause",
-        model.order.name()
-    );
+    let order = format!("o order: {}", model.order.name());
+    let text =
+        as_fit(&["q quit", "h help", &order, "up/down choose a pair", "space pause"], area.width);
     frame.render_widget(Paragraph::new(text).style(Style::new().add_modifier(Modifier::DIM)), keys);
+}
+
+/// Returns as many of the `items`, from the first, as fit into a line of `width` columns.
+fn as_fit(items: &[&str], width: u16) -> String {
+    let mut line = String::new();
+    for item in items {
+        let space = if line.is_empty() { "" } else { "  " };
+        if line.len() + space.len() + item.len() > usize::from(width) {
+            break;
+        }
+        line = line + space + item;
+    }
+    line
 }
 
 fn draw_title(frame: &mut Frame<'_>, area: Rect, model: &Model, is_paused: bool) {
@@ -207,15 +219,16 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, sum: &Sum, history: &History)
     let data: Vec<u64> = history.answers.iter().skip(from).copied().collect();
     frame.render_widget(Sparkline::default().data(&data), inside);
 
-    let title = format!(
-        " time between answers: median {}, 99 % {} ",
-        time(sum.turn(0.5)),
-        time(sum.turn(0.99))
-    );
+    let title = title_of_turns(sum);
     let block = Block::new().borders(Borders::TOP).title(title);
     let inside = block.inner(right);
     frame.render_widget(block, right);
     frame.render_widget(Paragraph::new(bars(history, inside)), inside);
+}
+
+/// Returns the title of the graph of times between answers. It fits half of 80 columns.
+fn title_of_turns(sum: &Sum) -> String {
+    format!(" TURN: median {}, 99 % {} ", time(sum.turn(0.5)), time(sum.turn(0.99)))
 }
 
 /// Returns bars for the times between answers, by powers of two. If there are more than lines, the most frequent ones.
@@ -301,6 +314,21 @@ mod tests {
         assert!(NUMBERS.iter().all(|(name, _)| text.contains(name)), "{text}");
         assert!(text.contains("Any key returns."), "{text}");
         assert!(HELP.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn last_line_shows_whole_keys() {
+        let last = |width| shown(width, 24).lines().last().unwrap().to_owned();
+        assert_eq!(last(60), "q quit  h help  o order: traffic  up/down choose a pair");
+        assert!(last(80).ends_with("space pause"));
+    }
+
+    #[test]
+    fn title_of_turns_fits_half_of_80_columns() {
+        let turns = vec![(123e-6, 1.0)];
+        let title = title_of_turns(&Sum { turns, ..sum() });
+        assert_eq!(title, " TURN: median 123µs, 99 % 123µs ");
+        assert!(title.chars().count() <= 40);
     }
 
     #[test]
