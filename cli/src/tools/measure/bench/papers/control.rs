@@ -54,7 +54,7 @@ impl Control {
     /// Receives one message of bytes. Sleeps until it is complete.
     pub(super) fn hear_bytes(&mut self) -> anyhow::Result<Box<[u8]>> {
         let len = usize::try_from(self.hear()?).ok().filter(|len| *len <= BYTES_MAX);
-        let mut bytes = vec![0; len.context("the other end says something that is too long")?];
+        let mut bytes = vec![0; len.context("cannot read a message of the other end: too long")?];
         self.0.read_exact(&mut bytes)?;
         Ok(bytes.into())
     }

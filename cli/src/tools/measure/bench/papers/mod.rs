@@ -130,7 +130,7 @@ pub(super) struct OnArgs {
     on: On,
 }
 
-/// Which NIC the VIs are on.
+/// The NIC that carries the VIs.
 #[derive(clap::Args)]
 struct On {
     /// Place of the NICs: one place for both ends, or REQUESTER,RESPONDER. A place is udp:ADDRESS:PORT, eth:DEVICE,
@@ -288,7 +288,7 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
     }
     progress.finish();
     let cut = if done < runs && !all.is_empty() {
-        format!(" Stopped after {done} runs for lack of time.")
+        format!(" Stopped after {done} of {runs} runs for lack of time.")
     } else {
         String::new()
     };

@@ -275,7 +275,7 @@ pub(super) fn findings<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Table
         ]
     };
     Table {
-        title: "What was found then, as quotients, and whether it holds here".to_owned(),
+        title: "The findings as ratios, and whether they hold here".to_owned(),
         header: header.map(str::to_owned).to_vec(),
         rows: verdicts.map(row).collect(),
         left: vec![0, 1, 8],

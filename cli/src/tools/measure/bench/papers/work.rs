@@ -417,7 +417,7 @@ metrics! {
     Preparing "preparing" "us" "making the bytes of a send ready";
     PerMessage "time_per_message" "us" "time per message";
     PostSend "post_send" "ns" "post send";
-    PostSendSilent "post_send_silent" "ns" "post send, the far end does not look";
+    PostSendSilent "post_send_silent" "ns" "post send, the other end does not poll";
     PostRecv "post_recv" "ns" "post receive";
     SendDone "send_done" "ns" "send done, until it is";
     SendWait "send_wait" "ns" "send wait";

@@ -7,7 +7,7 @@ use crate::measure::bench::papers::published::{GRIDS, Grid};
 use crate::measure::bench::papers::results::Results;
 use crate::measure::bench::papers::work::End;
 
-const BY_VIA: Axis = Axis { label: "by native VIA of the same size", kind: Kind::Linear };
+const BY_VIA: Axis = Axis { label: "divided by native VIA of the same size", kind: Kind::Linear };
 
 /// Returns two pictures for each table.
 pub(in crate::measure::bench::papers) fn pictures(all: &[Results], note: &Note) -> Vec<Picture> {
@@ -60,6 +60,6 @@ fn relative(album: &Album<'_>, grid: &Grid) -> Picture {
             lines.push(line(&short(column.series), here.into_iter()));
         }
     }
-    let title = format!("{}, {} by native VIA: {}", grid.paper.name, grid.place, grid.what);
+    let title = format!("{}, {} / native VIA: {}", grid.paper.name, grid.place, grid.what);
     album.drawn(&format!("{}-by-via", grid.file), &title, (BYTES, BY_VIA), lines)
 }

@@ -10,7 +10,7 @@ use crate::measure::bench::papers::work::{End, Metric, Way};
 
 const PERCENT: Axis = Axis { label: "processor time in % of the time", kind: Kind::Linear };
 const PER_MB: Axis = Axis { label: "processor time in µs per MB", kind: Kind::Log };
-const BY_VIA: Axis = Axis { label: "by native VIA of the same size", kind: Kind::Log };
+const BY_VIA: Axis = Axis { label: "divided by native VIA of the same size", kind: Kind::Log };
 /// Lowest throughput, in Mbit/s, that counts as keeping the papers' pace.
 const KEPT: f64 = 0.95 * 780.0;
 
@@ -137,7 +137,7 @@ fn normalised(album: &Album<'_>, what: &str, metric: Metric, names: &[&str]) -> 
         ]
     };
     lines.extend(of.iter().map(|&(name, x, y)| published(name, [(x, y)].into_iter())));
-    let title = format!("ICS 2001: {what} by native VIA's, published and here");
+    let title = format!("ICS 2001: {what} / native VIA's, published and here");
     album.drawn(&format!("sovia-{what}-by-via"), &title, (BYTES, BY_VIA), lines)
 }
 

@@ -19,7 +19,7 @@ pub(in crate::measure::bench::papers) fn picture(
         ours: verdict.ours().zip(verdict.range()).map(|(ours, (least, most))| (ours, least, most)),
     };
     let rows: Vec<Row> = verdicts.iter().filter(|it| it.finding.paper == paper).map(row).collect();
-    let title = format!("{}: what was found then, and whether it holds here", paper.name);
+    let title = format!("{}: the findings, and whether they hold here", paper.name);
     let file = format!("findings-{}.svg", paper.name.to_lowercase().replace(' ', "-"));
     Picture { file, svg: quotients::draw(&title, &rows, note), paper: Some(paper) }
 }

@@ -31,8 +31,8 @@ pub(super) fn caveats(paper: &Paper) -> &'static [&'static str] {
             "The paper's M-VIA runs on Fast Ethernet with 100 Mbit/s. Ours runs on veth, which has no such limit.",
             "The paper's LANE has MTU 9000 and buffers of 128 KB. It is compared with our LANE at MTU 1500.",
             "TCP that is compared with rows of M-VIA sleeps immediately and has offloads, while VIs and streams poll. With \
-             TCP that polls, the two findings 'TCP by native VIA' and 'SOVIA_SINGLE by TCP' may have other results.",
-            "The finding 'LANE by native VIA' has no upper bound: the paper's ratio is 6.6, and a ratio of hundreds holds \
+             TCP that polls, the two findings 'TCP / native VIA' and 'SOVIA_SINGLE / TCP' may have other results.",
+            "The finding 'LANE / native VIA' has no upper bound: the paper's ratio is 6.6, and a ratio of hundreds holds \
              as well. The findings 'SINGLE below TCP' and 'RDMA writes have no significant advantage: bandwidth' have no \
              lower bound. These verdicts mean nothing yet.",
             "Figure 9 is not measured. Three published figures are missing here: TCP 96.0 us and SOVIA_HANDLER 38.2 us on \
@@ -44,7 +44,7 @@ pub(super) fn caveats(paper: &Paper) -> &'static [&'static str] {
             "The paper's FTP and RPC run between two hosts, with TCP over LANE. Ours run within a host, with TCP over \
              loopback.",
             "The finding 'TCP over LANE reaches 55 %' holds from 0 to 0.8, and 'FTP over TCP exploits 32 %' from 0 to 0.5. \
-             The finding 'LANE by native VIA' has no upper bound. These verdicts mean nothing yet.",
+             The finding 'LANE / native VIA' has no upper bound. These verdicts mean nothing yet.",
         ]
     } else if *paper == EMP {
         &[

@@ -32,7 +32,10 @@ impl Player<'_> {
                 let mut stream = self.stream_between_hosts(net)?;
                 self.over_to_the_end(&mut stream)
             }
-            other => bail!("there is no {} between hosts", other.title()),
+            other => bail!(
+                "cannot measure {} between hosts: only TCP, native VIs and SOVIA are measured there",
+                other.title()
+            ),
         }
     }
 

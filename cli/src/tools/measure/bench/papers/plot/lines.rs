@@ -57,7 +57,7 @@ const LEGEND_TOP: f64 = 490.0;
 const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 2;
 /// Explanation of the line styles.
-const DASHES: &str = "solid: looks all the time; dashes: blocks, after looking for 50 µs at most; dots: sleeps at once; grey, hollow: published";
+const DASHES: &str = "solid: polls; dashes: polls for at most 50 µs, then sleeps; dots: sleeps at once; grey, hollow: published";
 /// Explanation of the points beside lines.
 const LESS: &str =
     "hollow, in a line's colour: carried less than it was to, as many Mbit/s as stand there";

@@ -17,7 +17,7 @@ pub(in crate::measure::bench::papers) struct Row {
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 20.0;
-const RIGHT: f64 = 640.0;
+const RIGHT: f64 = 610.0;
 const TOP: f64 = 112.0;
 const STEP: f64 = 36.0;
 const HOLDS: &str = "#1b7837";
@@ -30,7 +30,7 @@ pub(in crate::measure::bench::papers) fn draw(title: &str, rows: &[Row], note: &
     let bottom = TOP + rows.len() as f64 * STEP;
     let mut svg = Svg::new(WIDTH, bottom + 56.0, title);
     svg.heading(LEFT, title, note);
-    let key = "hollow and grey: published; filled: here, with the least and the greatest run; green ground: where it holds";
+    let key = "hollow and grey: published; filled: here, with the least and the greatest run; green: range in which the finding holds";
     svg.text((LEFT, 92.0), Anchor::Start, 11.0, key);
     let values = rows.iter().flat_map(|row| {
         let ours = row.ours.map(|ours| ours.0);
@@ -56,7 +56,12 @@ pub(in crate::measure::bench::papers) fn draw(title: &str, rows: &[Row], note: &
         svg.text((at, bottom + 18.0), Anchor::Middle, 12.0, &label);
     }
     svg.line((LEFT, bottom), (RIGHT, bottom), INK, 1.2);
-    svg.text(((LEFT + RIGHT) / 2.0, bottom + 38.0), Anchor::Middle, 13.0, "one by the other");
+    svg.text(
+        ((LEFT + RIGHT) / 2.0, bottom + 38.0),
+        Anchor::Middle,
+        13.0,
+        "ratio of the two figures",
+    );
     for (i, row) in rows.iter().enumerate() {
         let top = TOP + i as f64 * STEP;
         svg.text((LEFT, top + 13.0), Anchor::Start, 11.5, &row.name);
@@ -79,7 +84,7 @@ pub(in crate::measure::bench::papers) fn draw(title: &str, rows: &[Row], note: &
                     }
                 }
                 svg.diamond((across(median), middle), color, false, &number(Some(median)));
-                let verdict = if holds { "holds" } else { "does not" };
+                let verdict = if holds { "holds" } else { "does not hold" };
                 format!("{} {verdict}", number(Some(median)))
             }
             None => "not measured".to_owned(),
@@ -107,7 +112,7 @@ mod tests {
             Row { published: None, ..row("c", None) },
         ];
         let svg = draw("findings", &rows, &Note { text: String::new(), is_warning: false });
-        for part in ["a &lt; b", "3.00 holds", "1.00 does not", "not measured"] {
+        for part in ["a &lt; b", "3.00 holds", "1.00 does not hold", "not measured"] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));

@@ -63,14 +63,19 @@ pub(in crate::measure::bench::papers) fn draw(title: &str, note: &Note) -> Strin
     svg.heading(20.0, title, note);
     for ((from, to), names) in arrows() {
         let (a, b) = (edge(place(from), place(to)), edge(place(to), place(from)));
-        // The shift separates two arrows in opposite directions.
-        let shift = if arrows().contains_key(&(to, from)) { 7.0 } else { 0.0 };
+        // The shift separates two arrows in opposite directions: the arrow to the left is below.
+        let shift = match arrows().contains_key(&(to, from)) {
+            true if b.0 < a.0 => 7.0,
+            true => -7.0,
+            false => 0.0,
+        };
         let (a, b) = ((a.0, a.1 + shift), (b.0, b.1 + shift));
         svg.arrow(a, b, "#666");
         let (x, y) = ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0);
         // Between close boxes, the label is above or below the boxes.
         let beside = match (a.1 - b.1).abs() < 1.0 {
-            true if shift > 0.0 && b.0 < a.0 => 30.0,
+            true if shift > 0.0 => 23.0,
+            true if shift < 0.0 => -17.0,
             true => -24.0,
             false => 0.0,
         };

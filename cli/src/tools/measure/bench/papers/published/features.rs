@@ -75,9 +75,9 @@ table_of_facts! {
     FEATURES "Sec. 3.4, Fig. 6": "strided copy, received by segments (22 to 26 Mbit/s)", 24.0, "Mbit/s", Figure(peak(Scenario::Strided, SEGMENTS));
     FEATURES "Sec. 3.4, Fig. 7": "32 segments of 1024 bytes, Linux, polling", 731.0, "Mbit/s", Figure(last(Scenario::Scatter, SCATTERED));
     FEATURES "Sec. 3.4, Fig. 7": "32 segments of 1024 bytes, Windows NT, polling", 560.0, "Mbit/s", WINDOWS;
-    FEATURES "Sec. 3.5, Fig. 8": "completion queue by round robin, one VI, one outstanding", 1.03, "", Quotient(queue(CQ_1, Pick::At(1)), queue(RR_1, Pick::At(1)));
-    FEATURES "Sec. 3.5, Fig. 9": "completion queue by round robin, one VI, two outstanding", 1.018, "", Quotient(queue(CQ_2, Pick::At(1)), queue(RR_2, Pick::At(1)));
-    FEATURES "Sec. 3.5, Fig. 10": "completion queue by round robin, one VI, five outstanding", 1.005, "", Quotient(queue(CQ_5, Pick::At(1)), queue(RR_5, Pick::At(1)));
+    FEATURES "Sec. 3.5, Fig. 8": "completion queue / round robin, one VI, one outstanding", 1.03, "", Quotient(queue(CQ_1, Pick::At(1)), queue(RR_1, Pick::At(1)));
+    FEATURES "Sec. 3.5, Fig. 9": "completion queue / round robin, one VI, two outstanding", 1.018, "", Quotient(queue(CQ_2, Pick::At(1)), queue(RR_2, Pick::At(1)));
+    FEATURES "Sec. 3.5, Fig. 10": "completion queue / round robin, one VI, five outstanding", 1.005, "", Quotient(queue(CQ_5, Pick::At(1)), queue(RR_5, Pick::At(1)));
     FEATURES "Sec. 5": "VIs from which a completion queue pays off", 20.0, "VIs", Crossing(queue(CQ_1, Pick::Last), queue(RR_1, Pick::Last));
     FEATURES "Sec. 3.5, Fig. 9": "peak with two outstanding", 793.0, "Mbit/s", Figure(peak(Scenario::Queues, CQ_2));
 }
@@ -90,14 +90,14 @@ table_of_findings! {
     FEATURES "Sec. 3.3, Fig. 5": "RDMA write 5 to 12 % faster, 8 KB", none, 1.02 to ANY, at(ONE_WAY_WRITE, 8192), at(ONE_WAY_SEND, 8192);
     FEATURES "Sec. 3.3, Fig. 5": "RDMA write 5 to 12 % faster, 64 KB", none, 1.02 to ANY, at(ONE_WAY_WRITE, 65536), at(ONE_WAY_SEND, 65536);
     FEATURES "Sec. 3.3, Fig. 5": "polling faster than blocking, 8 KB", none, 1.02 to ANY, at(ONE_WAY_SEND, 8192), at(ONE_WAY_SEND_SLEEP, 8192);
-    FEATURES "Sec. 3.3, Fig. 4": "peak of send/receive by TCP's (theirs: over LANE, Windows NT)", (830.0 / 133.0), 1.5 to ANY, peak(Scenario::Throughput, ONE_WAY_SEND), TCP;
+    FEATURES "Sec. 3.3, Fig. 4": "peak of send/receive / TCP's (theirs: over LANE, Windows NT)", (830.0 / 133.0), 1.5 to ANY, peak(Scenario::Throughput, ONE_WAY_SEND), TCP;
     FEATURES "Sec. 3.4, Fig. 6": "strided: a block that is copied beats segments of 8 bytes", (653.0 / 24.0), 2.0 to ANY, peak(Scenario::Strided, COPIED), peak(Scenario::Strided, SEGMENTS);
     FEATURES "Sec. 3.4, Fig. 7": "32 segments cost up to a third of the throughput, 1024 bytes each", (731.0 / 830.0), 0.6 to 0.95, last(Scenario::Scatter, SCATTERED), last(Scenario::Scatter, UNSCATTERED);
     FEATURES "Sec. 3.4": "copying by the program beats scattering by the NIC, 1024 bytes each", none, 1.0 to ANY, last(Scenario::Scatter, SCATTER_COPIED), last(Scenario::Scatter, SCATTERED);
     FEATURES "Sec. 3.5, Fig. 8": "a completion queue costs 3 %: one VI, one outstanding", 1.03, 1.0 to 1.1, queue(CQ_1, Pick::At(1)), queue(RR_1, Pick::At(1));
-    FEATURES "Sec. 3.5, Fig. 9": "it costs 1.8 %: two outstanding", 1.018, 1.0 to 1.1, queue(CQ_2, Pick::At(1)), queue(RR_2, Pick::At(1));
-    FEATURES "Sec. 3.5, Fig. 10": "it costs 0.5 %: five outstanding", 1.005, 0.97 to 1.05, queue(CQ_5, Pick::At(1)), queue(RR_5, Pick::At(1));
-    FEATURES "Sec. 5": "it pays off beyond 20 VIs: round robin by it, 64 VIs", none, 1.0 to ANY, queue(RR_1, Pick::At(64)), queue(CQ_1, Pick::At(64));
-    FEATURES "Sec. 5": "multiple VIs do not increase throughput: time a message, 64 VIs by one", none, 0.95 to ANY, queue(CQ_1, Pick::At(64)), queue(CQ_1, Pick::At(1));
+    FEATURES "Sec. 3.5, Fig. 9": "a completion queue costs 1.8 %: one VI, two outstanding", 1.018, 1.0 to 1.1, queue(CQ_2, Pick::At(1)), queue(RR_2, Pick::At(1));
+    FEATURES "Sec. 3.5, Fig. 10": "a completion queue costs 0.5 %: one VI, five outstanding", 1.005, 0.97 to 1.05, queue(CQ_5, Pick::At(1)), queue(RR_5, Pick::At(1));
+    FEATURES "Sec. 5": "a completion queue pays off beyond 20 VIs: round robin / queue, 64 VIs", none, 1.0 to ANY, queue(RR_1, Pick::At(64)), queue(CQ_1, Pick::At(64));
+    FEATURES "Sec. 5": "multiple VIs do not increase throughput: time a message, 64 VIs / one", none, 0.95 to ANY, queue(CQ_1, Pick::At(64)), queue(CQ_1, Pick::At(1));
     FEATURES "Sec. 3.5": "two outstanding messages carry more than one", none, 1.05 to ANY, peak(Scenario::Queues, CQ_2), peak(Scenario::Queues, CQ_1);
 }

@@ -79,18 +79,18 @@ table_of_facts! {
 }
 
 table_of_findings! {
-    NETPIPE "Table 1, cLAN": "LANE's latency by VIA's, polling (ours: LANE with frames of 9000 B, VIA in shm): a bound that cannot fail", (58.0 / 9.0), 1.5 to ANY, byte(LANE), netpipe(POLL);
+    NETPIPE "Table 1, cLAN": "LANE's latency / VIA's, polling (ours: LANE with frames of 9000 B, VIA in shm): a bound that cannot fail", (58.0 / 9.0), 1.5 to ANY, byte(LANE), netpipe(POLL);
     NETPIPE "Table 1, cLAN": "the same, VIA blocking (ours: sleeping)", (58.0 / 9.0), 1.5 to ANY, byte(LANE), netpipe(SLEEP);
     NETPIPE "Table 1, cLAN": "blocking takes as long as polling", 1.0, 0.9 to 1.1, netpipe(SLEEP), netpipe(POLL);
-    NETPIPE "Table 1": "cLAN's VIA at least 40 % below M-VIA's, polling (ours: shm by eth, no hardware): bound from 0", (9.0 / 19.0), 0.0 to 0.6, netpipe(POLL), byte(ETH_POLL);
+    NETPIPE "Table 1": "cLAN's VIA at least 40 % below M-VIA's, polling (ours: shm / eth, no hardware): bound from 0", (9.0 / 19.0), 0.0 to 0.6, netpipe(POLL), byte(ETH_POLL);
     NETPIPE "Sec. 5.2, Fig. 2": "VIA's peak above LANE's (theirs: LANE with frames of 1500 B, ours: 9000)", (788.0 / 362.0), 1.1 to ANY, near_peak(POLL), far_peak(LANE);
     NETPIPE "Sec. 5.2": "polling carries 1 to 3 % more than blocking, cLAN", none, 1.0 to 1.1, near_peak(POLL), near_peak(SLEEP);
-    NETPIPE "Table 1, SK-9821": "TCP's latency by VIA's, polling", (63.0 / 29.0), 1.5 to ANY, ETH_TCP, byte(ETH_POLL);
-    NETPIPE "Table 1, SK-9821": "TCP's latency by VIA's, blocking (M-VIA looks all the time)", (63.0 / 29.0), 1.5 to ANY, ETH_TCP, byte(ETH_BLOCK);
-    NETPIPE "Table 1, SK-9821": "TCP's latency by VIA's, both sleeping (theirs: VIA looks)", (63.0 / 29.0), 1.5 to ANY, byte(WIRE_TCP), byte(ETH_SLEEP);
-    NETPIPE "Table 1, SK-9821": "TCP's latency by VIA's over UDP, polling", (63.0 / 29.0), 1.5 to ANY, ETH_TCP, byte(UDP_POLL);
+    NETPIPE "Table 1, SK-9821": "TCP's latency / VIA's, polling", (63.0 / 29.0), 1.5 to ANY, ETH_TCP, byte(ETH_POLL);
+    NETPIPE "Table 1, SK-9821": "TCP's latency / VIA's, blocking (M-VIA polls)", (63.0 / 29.0), 1.5 to ANY, ETH_TCP, byte(ETH_BLOCK);
+    NETPIPE "Table 1, SK-9821": "TCP's latency / VIA's, both sleeping (theirs: VIA polls)", (63.0 / 29.0), 1.5 to ANY, byte(WIRE_TCP), byte(ETH_SLEEP);
+    NETPIPE "Table 1, SK-9821": "TCP's latency / VIA's over UDP, polling", (63.0 / 29.0), 1.5 to ANY, ETH_TCP, byte(UDP_POLL);
     NETPIPE "Table 1, SK-9821": "blocking as fast as polling, one byte", 1.0, 0.9 to 1.1, byte(ETH_BLOCK), byte(ETH_POLL);
-    NETPIPE "Sec. 5.3, Fig. 5": "TCP's latency by VIA's, MTU 9000, polling", (54.0 / 24.0), 1.5 to ANY, BIG_TCP, byte(JUMBO_POLL);
+    NETPIPE "Sec. 5.3, Fig. 5": "TCP's latency / VIA's, MTU 9000, polling", (54.0 / 24.0), 1.5 to ANY, BIG_TCP, byte(JUMBO_POLL);
     NETPIPE "Sec. 5.2, Fig. 4": "VIA's peak above TCP's, polling", (520.0 / 296.0), 1.0 to ANY, far_peak(ETH_POLL), far_peak(WIRE_TCP).or(WIRE_TCP_POLL);
     NETPIPE "Sec. 5.3, Fig. 5": "MTU 9000 doubles TCP's peak", (574.0 / 296.0), 1.6 to 2.4, far_peak(JUMBO_TCP), far_peak(WIRE_TCP);
     NETPIPE "Sec. 5.3, Fig. 5": "MTU 9000 adds 20 % to VIA's peak, polling", (648.0 / 520.0), 1.1 to 1.4, far_peak(JUMBO_POLL), far_peak(ETH_POLL);
