@@ -306,7 +306,7 @@ fn is_beside_sovia(name: &str) -> bool {
 /// Checks for a line for each layer: TCP, Sovia, and programs with SOCK_VIA if they have been built.
 #[test]
 fn files_by_ftp_get_a_line_each() {
-    // `make setup` has unpacked the programs beside the build.
+    // `scripts/setup` has unpacked the programs beside the build.
     let own = std::env::current_exe().expect("a running program has a path");
     let programs = own.ancestors().nth(3).expect("a build is three folders deep").join("unpacked");
     // SAFETY: geteuid has no preconditions.

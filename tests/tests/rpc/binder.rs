@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Returns rpcbind, as unpacked by `make setup`.
+/// Returns rpcbind, as unpacked by `scripts/setup`.
 fn rpcbind() -> Option<PathBuf> {
     let build = sovia();
     let target = build.ancestors().nth(2).expect("the build lies two folders deep");

@@ -75,7 +75,7 @@ pub(super) struct Args {
     /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Folder with the unpacked Debian packages inetutils-ftpd and inetutils-ftp [default: the folder of `make setup`]
+    /// Folder with the unpacked Debian packages inetutils-ftpd and inetutils-ftp [default: the folder of `scripts/setup test`]
     #[arg(long, value_name = "FOLDER")]
     programs: Option<PathBuf>,
     /// Print one JSON object per line instead of a table
@@ -119,7 +119,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let ftpd = programs.join("inetutils-ftpd/usr/sbin/ftpd");
     ensure!(
         ftpd.exists(),
-        "cannot find {}: run `make setup`, or name the folder with --programs",
+        "cannot find {}: run `scripts/setup test`, or name the folder with --programs",
         ftpd.display()
     );
     let changed = |name| Some(programs.join("papers-ftp").join(name)).filter(|file| file.exists());
@@ -172,7 +172,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Returns the folder in which `make setup` unpacks packages, beside this program's build.
+/// Returns the folder in which `scripts/setup` unpacks packages, beside this program's build.
 fn unpacked() -> anyhow::Result<PathBuf> {
     let own = env::current_exe().context("cannot find the path of this program")?;
     let target = own.ancestors().nth(2).context("cannot find the build folder of this program")?;
