@@ -140,7 +140,7 @@ fn reap(child: Pid) -> anyhow::Result<Option<End>> {
                 // The parent, such as a shell, must see the job stop. The signal that continues this process is
                 // forwarded to the program, or goes to the whole group.
                 kill(getpid(), Signal::SIGSTOP)
-                    .context("the program is stopped, but sovia cannot stop")?;
+                    .context("cannot stop `sovia run` together with the program")?;
             }
             Ok(_) => return Ok(None),
             Err(Errno::EINTR) => {}

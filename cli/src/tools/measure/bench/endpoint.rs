@@ -95,7 +95,10 @@ fn play(errand: &Errand) -> anyhow::Result<Vec<Figure>> {
             play_on(nic, &host, errand)
         }
         Layer::Nic => {
-            let places = task.nic.as_ref().context("the layer `nic` needs the place of a NIC")?;
+            let places = task
+                .nic
+                .as_ref()
+                .context("the layer `nic` needs the place of a NIC: use --nic PLACE")?;
             let nic = AnyNic::open_at(places.of(*role))?;
             let host = match &errand.place {
                 Some(host) => serde_json::from_str(host)
