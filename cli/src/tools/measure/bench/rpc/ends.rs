@@ -12,7 +12,7 @@ use super::tirpc::Library;
 use crate::measure::bench::process::WATCHDOG_SECONDS;
 use crate::output::put_line;
 
-/// Which end.
+/// End of a Sun RPC connection.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Over libsovia-rpc, which is here
