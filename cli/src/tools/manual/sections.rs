@@ -40,7 +40,7 @@ pub(super) const VARIABLES: &[Variable] = &[
     ),
     variable(
         "SOVIA_MEET",
-        "Number of transfers on a connection before an end looks for its peer. 0: the end looks for its peer at the first transfer. From the third connection to a server on, connect() already grants the VI. Set 0 for connections with one request and a long answer, of half a megabyte or more.",
+        "Number of transfers on a connection before an end looks for its peer. 0: the end looks for its peer at the first transfer.",
         "chosen from the lengths of earlier connections to the same address; 3 if there were none",
     ),
     variable(

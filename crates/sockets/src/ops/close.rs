@@ -12,7 +12,7 @@ use crate::{
     process, process_slots, rendezvous, stream,
 };
 use core::sync::atomic::Ordering;
-use sovia_control::Reason;
+use sovia_control::{Reason, Traffic};
 use sovia_proto::path::Rx;
 use sovia_sys::call;
 
@@ -169,7 +169,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         Some(guard) => leave_vi(guard, fd, at, last),
         None => {
             if is_eligible {
-                rendezvous::ended(at, 0);
+                rendezvous::ended(at, &Traffic::default());
             } else if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
                 // A forked relative may have moved the connection from its VI to TCP.
                 pair.reclaim(conn.vi.load(Ordering::Relaxed));
@@ -201,7 +201,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     if last && stream::unanswered::settle(&mut guard) {
         conn.count_stay(Reason::ShortLived);
     }
-    rendezvous::ended(at, guard.past.messages_sent);
+    rendezvous::ended(at, &guard.past);
     // Send combined bytes now. A forked relative that still holds the connection may never send again.
     stream::combine::notify_receiver(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::{
     thread,
 };
 use core::sync::atomic::Ordering;
-use sovia_control::Reason;
+use sovia_control::{Reason, Traffic};
 use sovia_sys::call;
 
 /// Finds the request for this connection, as the acceptor. Checks with the kernel that the requesting peer's user
@@ -136,7 +136,7 @@ fn give(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
 fn can_have_vi(fd: i32, at: Ref) -> bool {
     if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
         // The peer has closed its end, or a system call that bypassed libc has shut down one direction.
-        super::ended(at, 0);
+        super::ended(at, &Traffic::default());
         give_up(at, Reason::HalfClosed);
         return false;
     }

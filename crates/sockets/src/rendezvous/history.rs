@@ -1,9 +1,10 @@
 //! Connection history: how long connections to an address last, and when a rendezvous pays.
 //!
-//! A rendezvous costs processor time, so it pays only for connections with enough transfers afterwards. The number
-//! of transfers of a new connection, its length, is unknown. So the lengths of earlier connections to the same
-//! address, or from the same listener, are counted by size class. The *plan* is the number of transfers before a
-//! rendezvous. The plan is chosen so that the earlier connections would have cost the least in total.
+//! A rendezvous costs processor time, so it pays only for connections with enough transfers or bytes afterwards. The
+//! length of a new connection is unknown. So the lengths of earlier connections to the same address, or from the same
+//! listener, are counted by size class. A length is a number of transfers, in which many bytes count as several
+//! transfers. The *plan* is the number of transfers before a rendezvous. The plan is chosen so that the earlier
+//! connections would have cost the least in total.
 //!
 //! On a VI a transfer costs almost nothing if the waiting thread spins. If the thread sleeps, the kernel must wake
 //! it, and the transfer costs about half as much as over TCP. So the plan also depends on how often threads slept
@@ -46,7 +47,10 @@ pub(super) struct Plan {
 
 /// Number of size classes. Each class has one byte of a word in `lengths`.
 const CLASSES: usize = 8;
-/// Assumed length of a connection in each class. A length is the number of sends and receives at one end.
+/// Number of bytes that cost as much over TCP as a transfer of a few bytes.
+const BYTES: u64 = 16 << 10;
+/// Assumed length of a connection in each class. A length is the number of sends and receives at one end, plus one for
+/// every [`BYTES`] bytes.
 const LENGTHS: [u32; CLASSES] = [2, 6, 10, 14, 20, 48, 96, 1000];
 /// Maximum length of a connection in each class except the last.
 const LIMITS: [u32; CLASSES - 1] = [3, 7, 11, 16, 31, 63, 127];
@@ -146,11 +150,16 @@ fn histories() -> Option<&'static Histories> {
 
 // The functions below take no lock, so a count may be lost if two threads write at once. The counts are only hints.
 
-/// Counts an ended connection. `transfers` is the number of transfers at this end of the connection.
-pub(super) fn learn(place: u32, transfers: u32) {
+/// Returns the length of a connection with so many transfers at this end, and so many bytes in both directions.
+pub(super) fn length(transfers: u64, bytes: u64) -> u32 {
+    u32::try_from(transfers + bytes / BYTES).unwrap_or(u32::MAX)
+}
+
+/// Counts an ended connection of this length.
+pub(super) fn learn(place: u32, length: u32) {
     if let Some(histories) = histories() {
         let word = &histories.lengths[place as usize % PLACES];
-        word.store(with_one_more(word.load(Ordering::Relaxed), transfers), Ordering::Relaxed);
+        word.store(with_one_more(word.load(Ordering::Relaxed), length), Ordering::Relaxed);
     }
 }
 
@@ -231,8 +240,8 @@ fn with_sleeps(word: u64, sleeps: u64, messages: u64) -> u64 {
     word >> DECIDED << DECIDED | (before + share).div_ceil(2).min(ALWAYS)
 }
 
-fn with_one_more(word: u64, transfers: u32) -> u64 {
-    let class = LIMITS.iter().position(|&limit| transfers <= limit).unwrap_or(CLASSES - 1);
+fn with_one_more(word: u64, length: u32) -> u64 {
+    let class = LIMITS.iter().position(|&limit| length <= limit).unwrap_or(CLASSES - 1);
     // Add all eight bytes of `word`: first the sums of adjacent bytes, then the sum of those sums.
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
     let pairs = (word & EVEN) + (word >> 8 & EVEN);
@@ -364,6 +373,17 @@ mod tests {
             assert_eq!(after(&[length; 20], Cost::Known), Some(0), "of {length}");
         }
         assert_eq!(after(&[200_000; 20], Cost::Unknown), Some(0));
+    }
+
+    #[test]
+    fn one_long_answer_pays_as_many_transfers_do() {
+        // A request and its answer, and the transfers by which a client receives so many bytes.
+        let of_answer = |bytes: u64| length(2 + bytes / (64 << 10), bytes);
+        for (bytes, pays) in [(600, false), (100_000, false), (1 << 20, true), (1 << 30, true)] {
+            let known = after(&[of_answer(bytes); 20], Cost::Known);
+            assert_eq!(known == Some(0), pays, "{bytes} bytes");
+        }
+        assert_eq!(length(u64::MAX / 2, u64::MAX), u32::MAX);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::message::Link;
 use crate::pair::{self, Progress};
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
-use sovia_control::Reason;
+use sovia_control::{Reason, Traffic};
 use sovia_sys::call;
 
 /// Number of transfers before a rendezvous if no connection to the same address has been counted.
@@ -58,13 +58,12 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     approach.history.store(place, Ordering::Release);
 }
 
-/// Returns true if the connector grants the VI to the acceptor together with the request. `SOVIA_MEET=0` demands
-/// this. The socket must be fresh, so that no other process has the socket: another process would look for the
-/// answer on TCP in vain. The peer must have answered an earlier request. A process that a server forks for one
-/// connection rarely answers requests for other connections.
+/// Returns true if the connector grants the VI to the acceptor together with its request, before the first byte. Then
+/// the acceptor can send its first answer on the VI. The socket must be fresh, so that no other process has the socket:
+/// another process would look for the answer on TCP in vain. The peer must have answered an earlier request. A process
+/// that a server forks for one connection rarely answers requests for other connections.
 fn grants(at: Ref, pair: u32) -> bool {
-    config::meet_after() == Some(0)
-        && at.conn.approach.fresh.load(Ordering::Acquire) != 0
+    at.conn.approach.fresh.load(Ordering::Acquire) != 0
         && pair::get(pair).is_some_and(|pair| pair.answers.load(Ordering::Relaxed))
 }
 
@@ -75,18 +74,22 @@ fn counted_at(fd: i32, at: Ref) -> Option<u32> {
     stored.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(history::place))
 }
 
-/// Counts a connection that has ended. `transfers` is the number of this end's transfers over TCP. `messages` is
-/// the number of messages on the VI in each direction.
-pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
+/// Counts a connection that has ended, with its traffic on the VI. The number of messages received is assumed to be
+/// about equal to the number of messages sent.
+pub(super) fn ended(at: Ref, on_vi: &Traffic) {
     match at.conn.approach.history.load(Ordering::Acquire) {
         0 | NO_HISTORY => {}
         place => {
-            let on_vi = u32::try_from(2 * messages).unwrap_or(u32::MAX);
-            history::learn(place - 1, transfers.saturating_add(on_vi));
+            let conn = at.conn;
+            let on_tcp = conn.tx_tcp.load(Ordering::Relaxed) + conn.rx_tcp.load(Ordering::Relaxed);
+            let transfers = u64::from(conn.transfers.load(Ordering::Relaxed));
+            let messages = on_vi.messages_sent;
+            let bytes = on_tcp + on_vi.bytes_sent + on_vi.bytes_received;
+            history::learn(place - 1, history::length(transfers + 2 * messages, bytes));
             // One or two messages do not show how often threads sleep, because the first message often waits until
             // a program has started.
             if messages > 2 {
-                history::learn_sleeps(place - 1, at.conn.sleeps(), messages);
+                history::learn_sleeps(place - 1, conn.sleeps(), messages);
             }
         }
     }

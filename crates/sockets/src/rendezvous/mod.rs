@@ -56,7 +56,7 @@ use first::{RENDEZVOUS_TABLE, RendezvousTable, forget, step_by_nic};
 pub(crate) use permit::refusal;
 use permit::{nic_of, permitted};
 pub(crate) use proof::{addresses, peer_is_held};
-use sovia_control::{Junk, Reason};
+use sovia_control::{Junk, Reason, Traffic};
 use sovia_signal::chain::is_in_handler;
 use sovia_sync::{Held, Local, RobustLock, rank};
 
@@ -197,10 +197,10 @@ fn give_up(at: Ref, reason: Reason) {
     }
 }
 
-/// Records the length of a connection when this process closes the connection's last descriptor. `messages` is the
-/// number of messages sent on the VI. The number of messages received is assumed to be about equal.
-pub(crate) fn ended(at: Ref, messages: u64) {
-    known::ended(at, at.conn.transfers.load(Ordering::Relaxed), messages);
+/// Records the length of a connection when this process closes the connection's last descriptor. `on_vi` is the
+/// traffic on the VI.
+pub(crate) fn ended(at: Ref, on_vi: &Traffic) {
+    known::ended(at, on_vi);
 }
 
 /// Keeps a connection on TCP for good, if the connection is not accelerated yet. Called before the program shuts
@@ -208,7 +208,7 @@ pub(crate) fn ended(at: Ref, messages: u64) {
 pub(crate) fn shut(at: Ref) {
     if at.conn.stay_plain() {
         withdraw(at);
-        ended(at, 0);
+        ended(at, &Traffic::default());
         at.conn.count_stay(Reason::HalfClosed);
     }
 }

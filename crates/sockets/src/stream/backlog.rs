@@ -26,8 +26,8 @@ use via_shm::pool::POOL;
 const POOL_LEAST: u32 = MESSAGE_MAX as u32;
 /// Number of bytes of the overflow buffer that are not counted.
 const OVERFLOW_LEAST: u32 = 16 << 10;
-/// Largest memory of a direction, in bytes, that stays allocated for a while after the VI has become free.
-const STAYS: u64 = 1 << 20;
+/// Part of the family's limit that a direction may leave allocated for a while after the VI has become free.
+const STAYS: u64 = 64;
 /// Factor by which the usable part of the pool or overflow buffer grows at each request.
 const STEP: u32 = 4;
 
@@ -208,15 +208,17 @@ pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
 }
 
 /// Returns how much memory of the VI the connection has used. A small amount stays allocated for the next
-/// connection. A larger amount stays allocated for a while, if it is a small part of the family's limit.
+/// connection. A larger amount stays allocated for a while, if it is a small part of the family's limit. Without that,
+/// the kernel would clear the same pages again for each new connection. This costs more than TCP's copies.
 pub(crate) fn used(guard: &Guard<'_>) -> Used {
-    let used = (guard.endpoint_ref().tx.pool_used() as u64).max(guard.coalescer.tail);
+    let coalesced = guard.coalescer.tail.min(OverflowBuffer::LEN as u64);
+    let used = guard.endpoint_ref().tx.pool_used() as u64 + coalesced;
     let returned = Returned::from_word(super::rx(guard).path.load(word::RETURNED));
     if matches!(returned, Returned::Bytes(1..)) {
         Used::Much
     } else if used <= KEPT as u64 {
         Used::Little
-    } else if used <= STAYS.min(crate::backlog::limit() / 64) {
+    } else if used <= crate::backlog::limit() / STAYS {
         Used::ForNow
     } else {
         Used::Much
