@@ -120,11 +120,7 @@ impl TxLane {
     #[inline]
     pub(crate) fn place(&mut self, len: u32) -> Result<Option<(u32, NonNull<u8>)>, Corrupt> {
         debug_assert!(len as usize <= FRAGMENT);
-        let direction = self.half.direction;
-        // SAFETY: `half.attachment` keeps the segment mapped, and the control block consists of atomics only. The
-        // pointer is copied first because `self.place` is borrowed mutably.
-        let released = || unsafe { direction.as_ref() }.credit.released();
-        let at = self.place.place(len, released)?;
+        let at = self.place.place(len, || self.half.direction().credit.released())?;
         // SAFETY: `place` returns ranges within the pool.
         Ok(at.map(|at| (at, unsafe { self.half.pool.add(at as usize) })))
     }
