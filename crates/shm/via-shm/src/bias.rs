@@ -14,10 +14,10 @@
 //! A thread holds the lock at most for the copy of a message. A thread that still finds the lock held after a short
 //! spin yields its processor.
 
-use crate::sync::{At, point};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+use sovia_sys::stall::{At, point};
 use sovia_sys::{call, process};
 use std::sync::OnceLock;
 
