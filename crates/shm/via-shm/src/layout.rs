@@ -98,16 +98,9 @@ pub(crate) const REQUESTS_AT: usize = 64 << 10;
 pub(crate) const REQUEST_SIZE: usize = 128;
 pub(crate) const DIRECTIONS_AT: usize = 256 << 10;
 /// Offset of the first ring in the segment: half a page behind a page boundary. So the end of each ring shares a
-/// page with the start of the next ring; see [`first_entry`].
+/// page with the start of the next ring. Native VIs begin in that page.
 pub(crate) const RINGS_AT: usize = (4 << 20) + 2048;
 pub(crate) const RING_SIZE: usize = size_of::<Slot>() * SLOTS as usize;
-
-/// Returns the number of the first entry in the direction in which `from` sends, for native VIs. With these
-/// numbers, the first 16 entries of both of a VI's rings lie in one page. So an idle VI needs only this page for
-/// its rings. (Entries of the sockets layer's endpoints start at 0.)
-pub(crate) const fn first_entry(from: usize) -> u32 {
-    if from == 0 { SLOTS - 2048 / size_of::<Slot>() as u32 } else { 0 }
-}
 
 /// Offset of the lists of undelivered messages in the segment. Each list is as large as a ring, and starts at a
 /// page boundary.

@@ -1,10 +1,11 @@
 //! The queue of one direction of a VI: entries in shared memory, with one writer and one reader.
 //!
-//! Entry `n` lies in slot `n % SLOTS`. The first entry of a connection has number 0, or `first_entry` on a native
-//! VI. The writer fills the slot and stores the slot's tag, `n + 1`, last. The reader takes the entry once the tag
-//! is `n + 1`. A short message and its tag share one cache line, so the reader loads no other line. The writer may
-//! reuse a slot once the reader has posted a receive for the slot. [`Credit`] holds the number of posted receives.
-//! The writer loads this number only after it has used up the receives that it knows of.
+//! Entry `n` lies in slot `n % SLOTS`. The two ends agree on the number of the connection's first entry, which is 0
+//! for an [`Endpoint`](crate::Endpoint). The writer fills the slot and stores the slot's tag, `n + 1`, last. The
+//! reader takes the entry once the tag is `n + 1`. A short message and its tag share one cache line, so the reader
+//! loads no other line. The writer may reuse a slot once the reader has posted a receive for the slot. [`Credit`]
+//! holds the number of posted receives. The writer loads this number only after it has used up the receives that it
+//! knows of.
 
 mod words;
 

@@ -1,11 +1,11 @@
 //! One end of a link's VI, which this process holds.
 
 use super::{ENGINE, End, Link, key};
-use crate::layout::{DISCRIMINATOR, Direction, OVERFLOW_BUFFER, VIS, first_entry};
+use crate::layout::{DISCRIMINATOR, Direction, OVERFLOW_BUFFER, VIS};
 use crate::pool::POOL;
 use crate::ready_list::{WakeWord, notify};
 use crate::request::Used;
-use crate::ring::SLOTS;
+use crate::ring::{SLOTS, Slot};
 use crate::segment::SideIndex;
 use crate::words;
 use core::ptr::NonNull;
@@ -52,6 +52,14 @@ fn cause(why: u64) -> Cause {
         BAD_RECEIVE => Cause::RemoteDescriptor,
         _ => Cause::Corrupt("unknown reason for the end"),
     }
+}
+
+/// Returns the number of the first entry in the direction in which `from` sends. A VI's two rings lie one after the
+/// other, and meet in the middle of a page. With these numbers, the first 16 entries of both rings lie in that page.
+/// So an idle VI needs only this page for its rings.
+pub(crate) const fn first_entry(from: SideIndex) -> u32 {
+    const HALF_PAGE: usize = 2048;
+    if from == 0 { SLOTS - (HALF_PAGE / size_of::<Slot>()) as u32 } else { 0 }
 }
 
 /// One end of a link's VI. This process holds the end until the attachment is dropped.
@@ -228,5 +236,25 @@ impl Drop for Attachment {
             segment.leave(self.side, self.vi, Used::Little, 0);
         }
         self.link.release(self.vi, self.side);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Segment;
+
+    #[test]
+    fn first_entries_of_a_vi_lie_in_one_page() {
+        let (segment, _fd) = Segment::create().unwrap();
+        for vi in 0..VIS {
+            let pages = [0, 1].map(|from| {
+                let slot =
+                    |n: u32| &segment.slots(vi, from)[((first_entry(from) + n) % SLOTS) as usize];
+                [0, 15].map(|n| core::ptr::from_ref(slot(n)).addr() / 4096)
+            });
+            let [page, ..] = pages[0];
+            assert_eq!(pages, [[page; 2]; 2], "VI {vi}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod attachment;
 mod reach;
 
-pub(crate) use attachment::{Attachment, Close, closed};
+pub(crate) use attachment::{Attachment, Close, closed, first_entry};
 pub(crate) use reach::{LAST, Missed};
 
 use crate::layout::{READY_LISTS, VIS};

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Segment;
-use crate::layout::{Words, first_entry};
-use crate::link::{Close, Link, Peer};
+use crate::layout::Words;
+use crate::link::{Close, Link, Peer, first_entry};
 use crate::pool::POOL;
 use crate::ring::{Entry, INLINE};
 use core::ptr::NonNull;

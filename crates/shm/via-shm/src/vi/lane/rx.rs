@@ -2,8 +2,8 @@
 
 use super::{BATCH, FRAGMENT, IMMEDIATE, LENGTH, MORE, MappedHalf, WRITTEN};
 use crate::Corrupt;
-use crate::layout::{Direction, first_entry};
-use crate::link::{Attachment, closed};
+use crate::layout::Direction;
+use crate::link::{Attachment, closed, first_entry};
 use crate::pool::{self, POOL};
 use crate::ready_list::notify;
 use crate::ring::{Entry, INLINE, SLOTS};

@@ -2,8 +2,8 @@
 
 use super::{FRAGMENT, IMMEDIATE, MORE, MappedHalf, WRITTEN};
 use crate::half::Entries;
-use crate::layout::{Direction, first_entry};
-use crate::link::{Attachment, closed};
+use crate::layout::Direction;
+use crate::link::{Attachment, closed, first_entry};
 use crate::quiet::Quiet;
 use crate::ready_list::notify_found;
 use crate::ring::{Entry, INLINE};
