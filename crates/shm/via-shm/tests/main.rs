@@ -8,6 +8,7 @@ mod faults_connecting;
 mod forked;
 mod fuzz_descriptors;
 mod hostile;
+mod hostile_endpoints;
 mod hostile_rdma;
 mod idle;
 mod layers;
