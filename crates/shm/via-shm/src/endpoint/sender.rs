@@ -183,11 +183,7 @@ impl Sender {
         if self.lent.len != 0 {
             return Ok(None);
         }
-        let direction = self.direction;
-        // SAFETY: the contract of `new` keeps the segment mapped, and the control block consists of atomics only. The
-        // pointer is copied first because `self.place` is borrowed mutably.
-        let released = || unsafe { direction.as_ref() }.credit.released();
-        self.place.place(len, released)
+        self.place.place(len, || self.half.direction().credit.released())
     }
 
     /// Lends a range of the pool into which the program writes a message of up to `len` bytes (not 0).
