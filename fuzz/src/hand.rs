@@ -3,8 +3,8 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use via_shm::fuzzing::play;
-use via_shm::layout::SEGMENT;
+use sovia_ring::fuzzing::play;
+use sovia_ring::layout::SEGMENT;
 
 /// Looks at the segment that one call may take. The longest honest one (a ring and an overflow buffer full of
 /// messages) takes some thousands.

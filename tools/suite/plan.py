@@ -29,7 +29,7 @@ PRODUCTS = frozenset({"sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovi
 # Packages whose tests read files of other packages.
 READERS = frozenset({"emp-eth", "sovia-layers", "sovia-scale"})
 # Packages whose lock-free parts have models under loom.
-LOOM = ("via-shm", "sovia-sync")
+LOOM = ("sovia-ring", "via-shm", "sovia-sync")
 # One in so many of the tests that `make test` leaves out has its turn with a commit.
 TURN = 16
 # One in so many of the names of a part that is shared out, where the part has its turn.

@@ -20,6 +20,7 @@ const SHELVES: &[&[&str]] = &[
     ],
     // Providers: crates/shm, crates/sim, crates/eth, crates/fabric
     &[
+        "sovia-ring",
         "via-shm",
         "sovia-reflect",
         "via-sim",

@@ -22,10 +22,10 @@ pub(crate) mod wire;
 
 pub(crate) use listen::Incoming;
 
-use crate::doorbell::is_doorbell;
 use crate::link::{Attachment, Link, Peer, Token};
 use crate::patience::{Deadline, left};
 use hub::Hub;
+use sovia_ring::doorbell::is_doorbell;
 use sovia_sys::datagram::{Name, Received};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::seqpacket::Packets;
@@ -177,7 +177,8 @@ impl Outgoing<'_> {
     /// Creates a link and takes one of its VIs. Also returns the segment's file descriptor to pass to the peer;
     /// `None` if the peer is this process.
     fn take_new(&self, peer: Peer) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
-        let (segment, fd) = crate::Segment::create().map_err(system("memfd_create or mmap"))?;
+        let (segment, fd) =
+            sovia_ring::Segment::create().map_err(system("memfd_create or mmap"))?;
         let mut id = [0; 8];
         call::getrandom(&mut id).map_err(system("getrandom"))?;
         let to_self = peer.side.is_none();

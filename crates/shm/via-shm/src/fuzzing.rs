@@ -3,8 +3,6 @@
 
 use crate::connect::wire::{self, Answer, Request};
 
-pub use crate::sync::seen::{Peer, play};
-
 /// Decodes bytes as each of the messages by which native VIs connect.
 ///
 /// # Panics

@@ -1,95 +1,43 @@
 //! The `shm` provider: Virtual Interfaces between the processes of one host.
 //!
-//! The NIC is code that runs in the calling threads. Two processes share one sealed memory file, the [`Segment`]. A
-//! segment holds up to [`layout::VIS`] pairs of VIs. Each direction of a VI consists of:
+//! The NIC is code that runs in the calling threads. Two processes share segments of memory. The crate `sovia-ring`
+//! holds the contents of a segment: the rings and pools of its VIs, and the words by which the two ends notify each
+//! other. This crate builds [`ShmNic`], [`ShmVi`] and [`ShmCq`] upon these parts. They are the NIC, the VIs and the
+//! completion queues of the VI Architecture (the traits of `via`). The program registers memory, posts descriptors and
+//! collects their completions.
 //!
-//! - A ring of 128-byte queue entries ([`ring`]). A message of up to [`ring::INLINE`] bytes travels inside its
-//!   entry. For a message of a few bytes, only one cache line moves between the processors.
-//! - A pool ([`pool`]) for longer messages. Each VI has its own pools, so an unread VI never delays another. A pool
-//!   uses no memory until the first message is written to it.
-//! - A list of undelivered messages, which the reader fills when it leaves the VI before it has read all messages
-//!   ([`undelivered`]).
-//! - Credit: the number of receives that the reader has posted, and the pool position up to which the reader has
-//!   released bytes.
-//! - Two [`ready_list::WakeWord`]s, for the reader's waiting threads and for the writer's waiting threads. Each is a
-//!   futex word, a count of sleeping threads, and a bit for each ready list that watches this direction.
+//! - [`connect`] explains how two processes connect.
+//! - [`vi`] explains queues, waiting and errors.
+//! - `link` holds the segments that this process shares with others, and the ends of VIs that it holds.
+//! - `engine` is the thread that makes progress while the program makes no call.
 //!
-//! The crate builds two things from these parts:
-//!
-//! - [`Endpoint`], one end of a connected VI for the sockets layer. The endpoint posts all its receives at the
-//!   start. Messages arrive in the ring and the pool, not in the program's memory. The program's receive call
-//!   copies the message out.
-//! - [`ShmNic`] and [`ShmVi`], the NIC and the VIs of the VI Architecture (the traits of `via`). The program registers
-//!   memory, posts descriptors and collects their completions. [`connect`] explains how two processes connect. [`vi`]
-//!   explains queues, waiting and errors.
-//!
-//! **Trust.** The peer can write to any part of the segment at any time. Code loads each value from the segment once,
-//! and checks the value before use. An invalid value breaks the connection ([`Corrupt`]), never the process. State that
-//! only one end needs lies outside the segment.
+//! **Trust.** The peer can write to any part of a segment at any time. This crate, like `sovia-ring`, loads each value
+//! once, and checks the value before use. An invalid value breaks the connection, never the process.
 
-pub mod quiet;
-pub mod ready_list;
-pub mod ring;
-mod sync;
+// Under loom there is only the part of `sovia-ring` that the models use.
+#![cfg(not(loom))]
 
-#[cfg(not(loom))]
 mod bias;
-#[cfg(not(loom))]
 mod card;
-#[cfg(not(loom))]
 mod completion;
-#[cfg(not(loom))]
 pub mod connect;
-#[cfg(not(loom))]
 pub mod cq;
-#[cfg(not(loom))]
-pub mod doorbell;
-#[cfg(not(loom))]
-pub mod endpoint;
-#[cfg(not(loom))]
 mod engine;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(not(loom))]
-mod half;
-#[cfg(not(loom))]
 mod hash;
-#[cfg(not(loom))]
-pub mod layout;
-#[cfg(not(loom))]
 mod link;
-#[cfg(not(loom))]
 pub mod nic;
-#[cfg(not(loom))]
 mod patience;
-#[cfg(not(loom))]
-pub mod pool;
-#[cfg(not(loom))]
-mod range;
-#[cfg(not(loom))]
-pub mod request;
-#[cfg(not(loom))]
-pub mod segment;
-#[cfg(not(loom))]
-pub mod undelivered;
-#[cfg(not(loom))]
 pub mod vi;
-#[cfg(not(loom))]
 mod words;
 
-#[cfg(not(loom))]
+// For crates that still name the ring by this one.
 pub use cq::ShmCq;
-#[cfg(not(loom))]
-pub use endpoint::Endpoint;
-#[cfg(not(loom))]
 pub use nic::{ShmConnection, ShmNic};
-#[cfg(not(loom))]
-pub use segment::Segment;
-#[cfg(not(loom))]
+pub use sovia_ring::{
+    Corrupt, Endpoint, Segment, doorbell, endpoint, layout, pool, quiet, ready_list, request, ring,
+    segment, undelivered,
+};
 pub use vi::ShmVi;
-
-/// Reports a value in the segment that a correct peer cannot have written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the shared segment is corrupt: {0}")]
-pub struct Corrupt(pub &'static str);

@@ -5,10 +5,10 @@ use crate::connect::{DISCRIMINATOR_MAX, HOST_LEN, Incoming};
 use crate::cq::ShmCq;
 use crate::hash;
 use crate::patience::deadline;
-use crate::ring::INLINE;
 use crate::vi::ShmVi;
 use crate::vi::inner::{Core, Queues};
 use core::time::Duration;
+use sovia_ring::ring::INLINE;
 use std::sync::Arc;
 use via::cq::Attach;
 use via::error::{
@@ -109,7 +109,7 @@ impl ShmNic {
             max_cq: CQ_MAX,
             max_cq_entries: CQ_ENTRIES_MAX,
             max_transfer_size: TRANSFER_MAX,
-            native_mtu: crate::endpoint::MESSAGE_MAX as u32,
+            native_mtu: sovia_ring::endpoint::MESSAGE_MAX as u32,
             max_ptags: LIMITS.ptags,
             reliability: Reliability::all(),
             rdma_read: Reliability::RELIABLE_DELIVERY | Reliability::RELIABLE_RECEPTION,

@@ -4,9 +4,9 @@
 //! ([`Direction::path`]). The end that receives writes the `R_` words ([`Direction::reader`]). The words of an RDMA are
 //! in the direction in which its initiator sends.
 //!
-//! [`Direction::writer`]: crate::layout::Direction::writer
-//! [`Direction::reader`]: crate::layout::Direction::reader
-//! [`Direction::path`]: crate::layout::Direction::path
+//! [`Direction::writer`]: sovia_ring::layout::Direction::writer
+//! [`Direction::reader`]: sovia_ring::layout::Direction::reader
+//! [`Direction::path`]: sovia_ring::layout::Direction::path
 
 /// Number of the RDMA that the initiator has staged last. The next five words describe this RDMA.
 pub(crate) const W_RDMA: usize = 0;

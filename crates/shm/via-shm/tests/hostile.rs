@@ -7,15 +7,16 @@
 
 use crate::common::Random;
 use crate::common::intruder::{evil, scribble, segments};
+use sovia_ring::Segment;
+use sovia_ring::layout::{Direction, OVERFLOW_BUFFER, SEGMENT};
+use sovia_ring::pool::POOL;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use via::{Cause, Connection, Nic, Vi, ViAttributes, ViState};
 use via_conformance::{Context, End};
-use via_shm::layout::{Direction, OVERFLOW_BUFFER, SEGMENT};
-use via_shm::pool::POOL;
-use via_shm::{Segment, ShmNic};
+use via_shm::ShmNic;
 
 /// Returns the parts of a segment that its first VI uses: name, offset and length.
 fn parts() -> Vec<(&'static str, usize, usize)> {
@@ -26,7 +27,7 @@ fn parts() -> Vec<(&'static str, usize, usize)> {
     let directions = offset(std::ptr::from_ref(segment.direction(0, 0)) as usize);
     let rings = offset(std::ptr::from_ref(segment.slots(0, 0)) as usize);
     let requests = offset(std::ptr::from_ref(segment.request(0)) as usize);
-    let bulk = SEGMENT - 2 * via_shm::layout::VIS as usize * (OVERFLOW_BUFFER + POOL as usize);
+    let bulk = SEGMENT - 2 * sovia_ring::layout::VIS as usize * (OVERFLOW_BUFFER + POOL as usize);
     // The requests come last: once they are corrupt, connections take other VIs.
     vec![
         ("control blocks", directions, 2 * size_of::<Direction>()),

@@ -6,6 +6,9 @@
 use crate::common::Random;
 use crate::common::intruder::{evil, scribble, segments};
 use core::mem::offset_of;
+use sovia_ring::Segment;
+use sovia_ring::layout::{Direction, Side};
+use sovia_ring::ready_list::ReadyList;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,9 +16,7 @@ use std::time::{Duration, Instant};
 use via::{Attach, CompletionQueue, Connection, Control, MemAttributes, Memory, Nic};
 use via::{Reliability, Vi, ViAttributes, ViState};
 use via_conformance::{Context, End};
-use via_shm::layout::{Direction, Side};
-use via_shm::ready_list::ReadyList;
-use via_shm::{Segment, ShmCq, ShmNic};
+use via_shm::{ShmCq, ShmNic};
 
 /// Maximum time of a call, whatever the words contain.
 const LONG: Duration = Duration::from_secs(2);

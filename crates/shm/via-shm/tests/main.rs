@@ -8,7 +8,6 @@ mod faults_connecting;
 mod forked;
 mod fuzz_descriptors;
 mod hostile;
-mod hostile_endpoints;
 mod hostile_rdma;
 mod idle;
 mod layers;

@@ -3,7 +3,7 @@
 use super::CqVi;
 use super::sleep::SleepWord;
 use crate::link::{Attachment, Link};
-use crate::segment::SideIndex;
+use sovia_ring::segment::SideIndex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

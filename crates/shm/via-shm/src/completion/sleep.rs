@@ -9,8 +9,8 @@
 use super::attached_vis::AttachedVis;
 use super::{CqCore, CqVi};
 use crate::link::{Attachment, Link};
-use crate::segment::SideIndex;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sovia_ring::segment::SideIndex;
 use sovia_sys::Errno;
 use sovia_sys::futex_any::{AnyOf, WORDS_MAX};
 use std::sync::Arc;

@@ -2,13 +2,13 @@
 
 use super::wire::{self, Answer, Request};
 use super::{name_of, system, wait_readable};
-use crate::Segment;
 use crate::connect::childless;
 use crate::connect::hub::Hub;
-use crate::doorbell::is_doorbell;
 use crate::link::{Attachment, Link, Peer};
 use crate::patience::{Deadline, left};
 use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_ring::Segment;
+use sovia_ring::doorbell::is_doorbell;
 use sovia_sys::datagram::Name;
 use sovia_sys::poll::{self, ppoll};
 use sovia_sys::seqpacket::{Listener, Packets};

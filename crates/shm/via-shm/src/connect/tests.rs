@@ -71,9 +71,10 @@ fn a_segment_that_is_none_is_not_mapped() {
     served_in_spite_of("segment", |name| {
         let small = sovia_sys::mapping::sealed_memory(c"small", 4096).unwrap();
         let unsealed = Fd::adopt(call::memfd_create(c"unsealed", 0).unwrap());
-        call::ftruncate(unsealed.raw(), crate::layout::SEGMENT as u64).unwrap();
+        call::ftruncate(unsealed.raw(), sovia_ring::layout::SEGMENT as u64).unwrap();
         let unmarked =
-            sovia_sys::mapping::sealed_memory(c"unmarked", crate::layout::SEGMENT as u64).unwrap();
+            sovia_sys::mapping::sealed_memory(c"unmarked", sovia_ring::layout::SEGMENT as u64)
+                .unwrap();
         let pipe = Fd::adopt(call::eventfd(0).unwrap());
         for fd in [&small, &unsealed, &unmarked, &pipe] {
             let socket = Packets::connect(name).unwrap();
@@ -96,7 +97,7 @@ fn a_doorbell_that_could_block_is_not_taken() {
         let file = sovia_sys::mapping::sealed_memory(c"file", 4096).unwrap();
         call::fcntl(file.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize).unwrap();
         for doorbell in [&blocking, &file] {
-            let (_segment, segment) = crate::Segment::create().unwrap();
+            let (_segment, segment) = sovia_ring::Segment::create().unwrap();
             let socket = Packets::connect(name).unwrap();
             socket.send(&request_of(1, 0).write(), &[segment.raw(), doorbell.raw()]).unwrap();
             wait(&socket);
@@ -154,10 +155,11 @@ fn a_requester_may_state_its_request_after_others_have_been_served() {
         let slow = Packets::connect(&name).unwrap();
         assert!(wire::read_welcome(&message(&slow)).is_some());
         fast.connect_request(address, address, SOON).unwrap();
-        let (segment, fd) = crate::Segment::create().unwrap();
+        let (segment, fd) = sovia_ring::Segment::create().unwrap();
         let doorbell = Fd::adopt(call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).unwrap());
         let requester = Link::new(segment, 7, Peer::myself());
-        let taken = requester.segment.request_connection(0, &[0; crate::request::DISCRIMINATOR]);
+        let taken =
+            requester.segment.request_connection(0, &[0; sovia_ring::request::DISCRIMINATOR]);
         slow.send(&request_of(7, taken.unwrap()).write(), &[fd.raw(), doorbell.raw()]).unwrap();
         assert!(matches!(Answer::read(&message(&slow)), Some(Answer::Accepted(_))));
         waits.into_iter().for_each(|wait| wait.join().unwrap().unwrap());
@@ -198,7 +200,7 @@ fn connect_wait_waits_for_a_name_that_only_a_child_holds() {
 /// Tries VIs of the wrong half, and VIs that were not requested.
 #[test]
 fn a_vi_that_was_not_requested_is_not_accepted() {
-    let (segment, _fd) = crate::Segment::create().unwrap();
+    let (segment, _fd) = sovia_ring::Segment::create().unwrap();
     let link = Arc::new(Link::new(segment, 1, Peer::myself()));
     assert!(Attachment::accept(&link, 0).is_none());
     assert!(Attachment::accept(&link, 1).is_none(), "our own half");

@@ -1,15 +1,15 @@
 //! One end of a link's VI, which this process holds.
 
 use super::{ENGINE, End, Link, key};
-use crate::layout::{DISCRIMINATOR, Direction, OVERFLOW_BUFFER, VIS};
-use crate::pool::POOL;
-use crate::ready_list::{WakeWord, notify};
-use crate::request::Used;
-use crate::ring::{SLOTS, Slot};
-use crate::segment::SideIndex;
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
+use sovia_ring::layout::{DISCRIMINATOR, Direction, OVERFLOW_BUFFER, VIS};
+use sovia_ring::pool::POOL;
+use sovia_ring::ready_list::{WakeWord, notify};
+use sovia_ring::request::Used;
+use sovia_ring::ring::{SLOTS, Slot};
+use sovia_ring::segment::SideIndex;
 use sovia_sys::call;
 use std::sync::{Arc, Weak};
 use via::error::Cause;
@@ -242,7 +242,7 @@ impl Drop for Attachment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Segment;
+    use sovia_ring::segment::Segment;
 
     #[test]
     fn first_entries_of_a_vi_lie_in_one_page() {

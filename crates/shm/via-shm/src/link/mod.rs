@@ -6,11 +6,11 @@ mod reach;
 pub(crate) use attachment::{Attachment, Close, closed, first_entry};
 pub(crate) use reach::{LAST, Missed};
 
-use crate::layout::{READY_LISTS, VIS};
-use crate::segment::{Segment, SideIndex};
 use crate::words;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use reach::Reach;
+use sovia_ring::layout::{READY_LISTS, VIS};
+use sovia_ring::segment::{Segment, SideIndex};
 use sovia_sys::poll::ppoll;
 use sovia_sys::{Fd, call, seqpacket::Packets};
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
 //! Memory of the segment in which a process leaves bytes to its peer. The peer can read these bytes after the
 //! process has died.
 
-use crate::layout::OVERFLOW_BUFFER;
 use crate::link::Attachment;
-use crate::segment::SideIndex;
 use core::sync::atomic::{AtomicU64, Ordering};
+use sovia_ring::layout::OVERFLOW_BUFFER;
+use sovia_ring::segment::SideIndex;
 use std::sync::Arc;
 use via::bequest::{Bequest, WORDS};
 

@@ -1,11 +1,11 @@
 use super::*;
-use crate::Segment;
-use crate::layout::Words;
 use crate::link::{Close, Link, Peer, first_entry};
-use crate::pool::POOL;
-use crate::ring::{Entry, INLINE};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use sovia_ring::Segment;
+use sovia_ring::layout::Words;
+use sovia_ring::pool::POOL;
+use sovia_ring::ring::{Entry, INLINE};
 use via::error::Cause;
 
 /// Returns a sender and a receiver at the two ends of one VI.

@@ -10,7 +10,6 @@
 //! An RDMA executes when it is the oldest descriptor, and later descriptors wait for it. So RDMAs complete in the
 //! queue's order, and the flag `VIP_CONTROL_QFENCE` needs no code.
 
-use crate::Corrupt;
 use crate::link::Attachment;
 use crate::link::Missed;
 use crate::vi::access::Gather;
@@ -19,6 +18,7 @@ use crate::vi::send::{Gone, Obstacle, permit};
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
+use sovia_ring::Corrupt;
 use sovia_signal::access;
 use via::memory::RegionCache;
 use via::queue::Outcome;
@@ -30,7 +30,7 @@ pub(super) const WINDOW: u64 = 512 << 10;
 /// Number of bytes after which an end publishes its position and loads the other end's position.
 pub(super) const STEP: u64 = 64 << 10;
 const _: () =
-    assert!(WINDOW as usize <= crate::layout::OVERFLOW_BUFFER && WINDOW.is_multiple_of(STEP));
+    assert!(WINDOW as usize <= sovia_ring::layout::OVERFLOW_BUFFER && WINDOW.is_multiple_of(STEP));
 /// Maximum length of a direct RDMA, in bytes.
 const REACH_MAX: u32 = 8 << 10;
 

@@ -1,6 +1,5 @@
 //! The receive queue. The thread that polls it copies messages into the posted buffers.
 
-use crate::Corrupt;
 use crate::card::Card;
 use crate::completion::Overrun;
 use crate::vi::access::{self, Gather, Queue};
@@ -8,6 +7,7 @@ use crate::vi::ahead::Ahead;
 use crate::vi::attention::Attention;
 use crate::vi::lane::{Piece, RxLane};
 use crate::vi::notice::Notices;
+use sovia_ring::Corrupt;
 use via::descriptor::ControlSegment;
 use via::error::Cause;
 use via::memory::Ptag;

@@ -2,14 +2,14 @@
 
 mod failing;
 
-use crate::Corrupt;
 use crate::card::Card;
-use crate::ring::INLINE;
 use crate::vi::access::{self, Gather, Queue};
 use crate::vi::lane::{FRAGMENT, Permit, TxLane};
 use crate::vi::notice::Notices;
 use crate::vi::rdma::{Limits, Rdma};
 use core::ptr::NonNull;
+use sovia_ring::Corrupt;
+use sovia_ring::ring::INLINE;
 use std::collections::VecDeque;
 use via::error::{Cause, PostError};
 use via::memory::Ptag;

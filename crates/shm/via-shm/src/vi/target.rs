@@ -1,7 +1,6 @@
 //! Executes the peer's RDMAs at their target; see [`super::rdma`].
 
 use crate::card::Card;
-use crate::layout::Direction;
 use crate::link::Attachment;
 use crate::link::LAST;
 use crate::vi::inner::Core;
@@ -9,6 +8,7 @@ use crate::vi::rdma::{MAY_READ, MAY_WRITE, STEP, WINDOW};
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
+use sovia_ring::layout::Direction;
 use sovia_signal::access;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use via::error::{Cause, ErrorCode};

@@ -1,16 +1,16 @@
 //! Waits until a descriptor is done: spins for a while, then sleeps.
 //!
 //! A thread that waits for a receive or a send sleeps on a futex word of that direction, by the protocol of
-//! [`crate::ready_list`]. On a VI without a connection, the thread sleeps on `Core::changes`. The peer wakes the
+//! [`sovia_ring::ready_list`]. On a VI without a connection, the thread sleeps on `Core::changes`. The peer wakes the
 //! thread when it sends a message or frees room. This process wakes the thread when the connection or the peer's
 //! process ends.
 
-use crate::layout::Direction;
 use crate::patience::{Deadline, LOOKS, NAP_MAX, deadline, left};
 use crate::vi::inner::Core;
 use crate::words;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use sovia_ring::layout::Direction;
 use sovia_sys::{Errno, call, clock, futex};
 use std::sync::Arc;
 use via::error::WaitError;

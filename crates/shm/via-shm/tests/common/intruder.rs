@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 use crate::common::Random;
+use sovia_ring::layout::SEGMENT;
 use std::sync::atomic::{AtomicU64, Ordering};
-use via_shm::layout::SEGMENT;
 
 /// Returns the addresses of all segments mapped into this process.
 pub(crate) fn segments() -> Vec<usize> {

@@ -13,12 +13,12 @@ mod tx;
 pub(crate) use rx::{Piece, RxLane};
 pub(crate) use tx::{Permit, TxLane};
 
-use crate::endpoint::MESSAGE_MAX;
-use crate::half::Half;
 use crate::link::Attachment;
-use crate::ring::SLOTS;
-use crate::segment::SideIndex;
 use core::ops::Deref;
+use sovia_ring::endpoint::MESSAGE_MAX;
+use sovia_ring::half::Half;
+use sovia_ring::ring::SLOTS;
+use sovia_ring::segment::SideIndex;
 use std::sync::Arc;
 
 /// Maximum number of message bytes per entry.

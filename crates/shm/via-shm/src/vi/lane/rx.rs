@@ -1,15 +1,15 @@
 //! The receiving direction of a native VI.
 
 use super::{BATCH, FRAGMENT, IMMEDIATE, LENGTH, MORE, MappedHalf, WRITTEN};
-use crate::Corrupt;
-use crate::layout::Direction;
 use crate::link::{Attachment, closed, first_entry};
-use crate::pool::{self, POOL};
-use crate::ready_list::notify;
-use crate::ring::{Entry, INLINE, SLOTS};
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use sovia_ring::Corrupt;
+use sovia_ring::layout::Direction;
+use sovia_ring::pool::{self, POOL};
+use sovia_ring::ready_list::notify;
+use sovia_ring::ring::{Entry, INLINE, SLOTS};
 use sovia_signal::access;
 use std::sync::Arc;
 use via::error::Cause;
@@ -145,7 +145,7 @@ impl RxLane {
             // segment, so the ranges do not overlap. The peer may overwrite its message during the copy, but no
             // decision here depends on the bytes.
             Some(at) => unsafe {
-                let source = self.half.pool.add(at as usize + from as usize);
+                let source = self.half.pool().add(at as usize + from as usize);
                 access::copy_valid(to.as_ptr(), source.as_ptr(), len as usize);
             },
         }

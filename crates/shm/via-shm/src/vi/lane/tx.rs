@@ -1,16 +1,16 @@
 //! The sending direction of a native VI.
 
 use super::{FRAGMENT, IMMEDIATE, MORE, MappedHalf, WRITTEN};
-use crate::half::Entries;
-use crate::layout::Direction;
 use crate::link::{Attachment, closed, first_entry};
-use crate::quiet::Quiet;
-use crate::ready_list::notify_found;
-use crate::ring::{Entry, INLINE};
 use crate::words;
-use crate::{Corrupt, pool};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use sovia_ring::half::Entries;
+use sovia_ring::layout::Direction;
+use sovia_ring::quiet::Quiet;
+use sovia_ring::ready_list::notify_found;
+use sovia_ring::ring::{Entry, INLINE};
+use sovia_ring::{Corrupt, pool};
 use std::sync::Arc;
 use via::error::Cause;
 
@@ -122,7 +122,7 @@ impl TxLane {
         debug_assert!(len as usize <= FRAGMENT);
         let at = self.place.place(len, || self.half.direction().credit.released())?;
         // SAFETY: `place` returns ranges within the pool.
-        Ok(at.map(|at| (at, unsafe { self.half.pool.add(at as usize) })))
+        Ok(at.map(|at| (at, unsafe { self.half.pool().add(at as usize) })))
     }
 
     /// Makes the next entry visible to the peer and wakes the peer's sleeping threads. With `more`, the message

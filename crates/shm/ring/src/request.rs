@@ -165,7 +165,7 @@ impl Segment {
     }
 
     /// Returns true if a VI that this side has claimed is in its first generation.
-    pub(crate) fn is_first_generation(&self, vi: u32) -> bool {
+    pub fn is_first_generation(&self, vi: u32) -> bool {
         self.request(vi).state.load(Ordering::Relaxed) & GENERATIONS == GENERATION
     }
 

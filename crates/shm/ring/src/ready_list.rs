@@ -241,7 +241,7 @@ pub fn notify(wake_word: &WakeWord, ring: impl FnOnce(u32)) {
 /// Like [`notify`], for sleeping threads and ready lists that the caller has already found by [`WakeWord::look`].
 #[cfg(not(loom))]
 #[inline(always)]
-pub(crate) fn notify_found(wake_word: &WakeWord, found: Option<Listeners>, ring: impl FnOnce(u32)) {
+pub fn notify_found(wake_word: &WakeWord, found: Option<Listeners>, ring: impl FnOnce(u32)) {
     if let Some(listeners) = found {
         if listeners.sleepers {
             wake_word.wake();

@@ -12,9 +12,9 @@ use core::ptr::NonNull;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Half {
-    pub(crate) direction: NonNull<Direction>,
+    direction: NonNull<Direction>,
     slots: NonNull<[Slot; SLOTS as usize]>,
-    pub(crate) pool: NonNull<u8>,
+    pool: NonNull<u8>,
 }
 
 impl Half {
@@ -22,7 +22,7 @@ impl Half {
     ///
     /// # Safety
     /// The segment stays mapped while this `Half`, or anything derived from it, is in use.
-    pub(crate) unsafe fn new(segment: &Segment, vi: u32, from: SideIndex) -> Half {
+    pub unsafe fn new(segment: &Segment, vi: u32, from: SideIndex) -> Half {
         Half {
             direction: NonNull::from(segment.direction(vi, from)),
             slots: NonNull::from(segment.slots(vi, from)),
@@ -38,11 +38,18 @@ impl Half {
         unsafe { self.direction.as_ref() }
     }
 
+    /// Returns the slot of entry `n`.
     #[inline]
-    pub(crate) fn slot(&self, n: u32) -> &Slot {
+    pub fn slot(&self, n: u32) -> &Slot {
         // SAFETY: `new`'s contract keeps the segment mapped. Slots consist of atomics only, so shared references are
         // sound.
         unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
+    }
+
+    /// Returns the address of the direction's pool; [`POOL`] bytes.
+    #[inline]
+    pub fn pool(&self) -> NonNull<u8> {
+        self.pool
     }
 
     /// Returns the overflow buffer of this direction, which the layer above uses.
@@ -63,16 +70,16 @@ impl Half {
 /// Numbers of the entries that a sender may use.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Entries {
+pub struct Entries {
     /// Number of the next entry to use.
-    pub(crate) next: u32,
+    pub next: u32,
     /// Number of the first entry that, as far as the sender knows, may not be used yet.
     pub(crate) credit: u32,
 }
 
 impl Entries {
     /// Returns the state of a new direction, whose first entry has number `next`. All slots are free.
-    pub(crate) fn from(next: u32) -> Entries {
+    pub fn from(next: u32) -> Entries {
         Entries { next, credit: next.wrapping_add(SLOTS) }
     }
 
@@ -81,7 +88,7 @@ impl Entries {
     /// # Errors
     /// [`Corrupt`] if the reader's credit is out of range.
     #[inline(always)]
-    pub(crate) fn is_free(&mut self, direction: &Direction) -> Result<bool, Corrupt> {
+    pub fn is_free(&mut self, direction: &Direction) -> Result<bool, Corrupt> {
         Ok(self.next != self.credit || self.ask(direction)?)
     }
 

@@ -1,10 +1,17 @@
 //! Another process overwrites words of a segment, and the endpoints of a VI notice this.
 #![cfg(not(loom))]
 
-use crate::common::intruder::scribble;
-use via_shm::request::DISCRIMINATOR;
-use via_shm::ring::{Entry, SLOTS};
-use via_shm::{Endpoint, Segment};
+use sovia_ring::request::DISCRIMINATOR;
+use sovia_ring::ring::{Entry, SLOTS};
+use sovia_ring::{Endpoint, Segment};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Overwrites a word of a segment.
+fn scribble(at: usize, value: u64) {
+    // SAFETY: `at` is a multiple of 8 in a segment, which stays mapped in each test. The segment holds only atomics and
+    // pool bytes, and the crate under test accepts any value there.
+    unsafe { AtomicU64::from_ptr(at as *mut u64) }.store(value, Ordering::Relaxed);
+}
 
 /// Returns the two endpoints of a VI, as the sockets layer uses them, and their segment.
 fn endpoints() -> (Segment, Endpoint, Endpoint) {

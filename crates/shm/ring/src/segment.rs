@@ -20,14 +20,14 @@ pub type SideIndex = usize;
 /// A mapped segment.
 ///
 /// ```
-/// use via_shm::Segment;
+/// use sovia_ring::Segment;
 ///
 /// let (segment, fd) = Segment::create().expect("memory");
 /// // Usually another process calls `attach`, with the file descriptor that it has received.
 /// let same = Segment::attach(&fd)?;
 /// same.direction(3, 0).path.store(0, 17);
 /// assert_eq!(segment.direction(3, 0).path.load(0), 17);
-/// # Ok::<(), via_shm::segment::AttachError>(())
+/// # Ok::<(), sovia_ring::segment::AttachError>(())
 /// ```
 #[derive(Debug)]
 pub struct Segment {
@@ -141,7 +141,7 @@ impl Segment {
     }
 
     /// Returns the pool of the direction of `vi` in which `from` sends; [`POOL`] bytes.
-    pub(crate) fn pool(&self, vi: u32, from: SideIndex) -> NonNull<u8> {
+    pub fn pool(&self, vi: u32, from: SideIndex) -> NonNull<u8> {
         let pool = self.mapping.base().wrapping_add(self.bulk(vi, from));
         NonNull::new(pool).expect("no mapping begins at address 0")
     }

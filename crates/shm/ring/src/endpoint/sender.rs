@@ -124,7 +124,7 @@ impl Sender {
         let slot = self.slot(self.entries.next.wrapping_add(AHEAD));
         cache::will_write(core::ptr::from_ref(slot).cast());
         let size = len.next_multiple_of(cache::LINE);
-        let place = self.pool.as_ptr().wrapping_add(self.place.offset() + AHEAD as usize * size);
+        let place = self.pool().as_ptr().wrapping_add(self.place.offset() + AHEAD as usize * size);
         for line in (0..size).step_by(cache::LINE) {
             cache::will_write(place.wrapping_add(line));
         }
@@ -162,7 +162,7 @@ impl Sender {
             // SAFETY: `place` returned a range of `len` bytes in the pool that the reader has released. The source lies
             // outside the segment, so the ranges do not overlap.
             let copied = unsafe {
-                access::copy(self.pool.as_ptr().add(at as usize), bytes.as_ptr(), bytes.len())
+                access::copy(self.pool().as_ptr().add(at as usize), bytes.as_ptr(), bytes.len())
             };
             if copied.is_err() {
                 self.place.take_back(before);
@@ -197,7 +197,7 @@ impl Sender {
         let before = self.place;
         let Some(at) = self.place(len)? else { return Ok(None) };
         self.lent = Lent { len, at, before };
-        Ok(NonNull::new(self.pool.as_ptr().wrapping_add(at as usize)))
+        Ok(NonNull::new(self.pool().as_ptr().wrapping_add(at as usize)))
     }
 
     /// Returns true while a range of the pool is lent.
@@ -260,7 +260,7 @@ impl Sender {
         self.place.begin_anew();
         // SAFETY: the range is within the pool, which the contract of `Endpoint::new` keeps mapped. The pool holds no
         // message.
-        unsafe { mapping::discard(self.pool.as_ptr().add(keep), POOL as usize - keep) };
+        unsafe { mapping::discard(self.pool().as_ptr().add(keep), POOL as usize - keep) };
         true
     }
 
@@ -270,7 +270,7 @@ impl Sender {
         // SAFETY: the range is within the overflow buffer, which the contract of `Endpoint::new` keeps mapped. A
         // concurrent reader finds old bytes or zeros, and any bytes are valid.
         unsafe {
-            mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), OVERFLOW_BUFFER - keep)
+            mapping::discard(self.pool().as_ptr().add(POOL as usize + keep), OVERFLOW_BUFFER - keep)
         };
     }
 

@@ -13,7 +13,6 @@ mod tests;
 #[cfg(test)]
 mod wrap_tests;
 
-pub use crate::half::Half;
 pub use crate::range::{Bulk, OverflowBuffer, Range};
 pub use crate::ready_list::notify;
 use crate::segment::{Segment, SideIndex};

@@ -25,7 +25,7 @@ const ALIGN: u64 = 64;
 /// The writer's state of a pool.
 ///
 /// ```
-/// use via_shm::pool::{Reader, Writer};
+/// use sovia_ring::pool::{Reader, Writer};
 ///
 /// let (mut writer, mut reader) = (Writer::default(), Reader::default());
 /// let released = 0;
@@ -37,7 +37,7 @@ const ALIGN: u64 = 64;
 /// reader.take(first, 5000)?;
 /// let released = reader.take(second, 100)?;
 /// assert!(writer.is_empty(released));
-/// # Ok::<(), via_shm::Corrupt>(())
+/// # Ok::<(), sovia_ring::Corrupt>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

@@ -1,7 +1,8 @@
 //! The receiving half of an endpoint.
 
-use super::{CREDIT_BATCH, Half};
+use super::CREDIT_BATCH;
 use crate::Corrupt;
+use crate::half::Half;
 use crate::pool::{self, POOL};
 use crate::ready_list::notify;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
@@ -215,7 +216,7 @@ impl Receiver {
         // `Endpoint::new` keeps mapped. The peer may overwrite the bytes during the copy, but no decision here
         // depends on the bytes.
         unsafe {
-            access::copy(out.as_mut_ptr(), self.pool.as_ptr().add(at as usize + from), out.len())
+            access::copy(out.as_mut_ptr(), self.pool().as_ptr().add(at as usize + from), out.len())
         }
     }
 
@@ -223,7 +224,7 @@ impl Receiver {
     /// valid until [`Receiver::release`] is called with the message's position or a later position.
     pub fn pooled(&self, at: u32, len: u32, from: u32) -> Option<NonNull<u8>> {
         let fits = from <= len && u64::from(at) + u64::from(len) <= POOL;
-        let place = self.pool.as_ptr().wrapping_add(at as usize + from as usize);
+        let place = self.pool().as_ptr().wrapping_add(at as usize + from as usize);
         fits.then_some(place).and_then(NonNull::new)
     }
 

@@ -1,0 +1,4 @@
+//! The integration tests of this package, in one program.
+
+mod hostile;
+mod layers;
