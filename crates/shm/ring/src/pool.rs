@@ -56,10 +56,12 @@ impl Default for Writer {
     }
 }
 
+#[inline]
 fn lap(position: u64) -> u64 {
     position / POOL
 }
 
+#[inline]
 fn round_up(len: u32) -> u64 {
     (u64::from(len)).next_multiple_of(ALIGN)
 }
@@ -160,6 +162,7 @@ impl Writer {
         self.position -= round_up(from) - round_up(to.min(from));
     }
 
+    #[inline]
     fn advance(&mut self, size: u64) -> u32 {
         let offset = (self.position % POOL) as u32;
         self.position += size;

@@ -83,6 +83,7 @@ impl Segment {
         self.mapping.base() as usize
     }
 
+    #[inline]
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset + size_of::<T>() <= SEGMENT && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: the assertion keeps the `T` within the mapping, and aligned. Every `T` used consists of atomics, for
@@ -90,16 +91,19 @@ impl Segment {
         unsafe { &*self.mapping.base().add(offset).cast::<T>() }
     }
 
+    #[inline]
     pub(crate) fn header(&self) -> &Header {
         self.at(0)
     }
 
     /// Returns the words of the header that `side` writes.
+    #[inline]
     pub fn side(&self, side: SideIndex) -> &Side {
         &self.header().sides[side & 1]
     }
 
     /// Returns ready list `index` of `side`.
+    #[inline]
     pub fn ready_list(&self, side: SideIndex, index: u32) -> &ReadyList {
         &self.side(side).ready_lists[(index % READY_LISTS) as usize]
     }
@@ -111,16 +115,19 @@ impl Segment {
 
     /// Returns the index of a VI's memory in the segment's tables. Side 0 requests the even VIs, and side 1 the odd
     /// ones. The memory of the even VIs comes first, so the memory that one side's VIs use lies together.
+    #[inline]
     fn place(vi: u32) -> usize {
         let half = VIS as usize / 2;
         (vi % VIS) as usize / 2 + if vi.is_multiple_of(2) { 0 } else { half }
     }
 
+    #[inline]
     fn lane(vi: u32, from: SideIndex) -> usize {
         Self::place(vi) * 2 + (from & 1)
     }
 
     /// Returns the control block of the direction of `vi` in which `from` sends.
+    #[inline]
     pub fn direction(&self, vi: u32, from: SideIndex) -> &Direction {
         self.at(DIRECTIONS_AT + size_of::<Direction>() * Self::lane(vi, from))
     }
