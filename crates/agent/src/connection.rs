@@ -8,8 +8,8 @@ use core::net::SocketAddr;
 use sovia_proto::rendezvous::Link;
 use sovia_proto::word;
 use sovia_reflect::{Reflection, Told};
+use sovia_ring::request::{Pending, Used};
 use sovia_sys::diag;
-use via_shm::request::{Pending, Used};
 
 /// Bytes that a finished VI may leave allocated in each range of the segment.
 const KEPT: usize = 4 << 10;
@@ -231,9 +231,9 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sovia_ring::Segment;
+    use sovia_ring::layout::DOORBELLS;
     use sovia_sys::{Fd, call};
-    use via_shm::Segment;
-    use via_shm::layout::DOORBELLS;
 
     /// Makes a program's segment, and the NIC's view of the program.
     fn program() -> (Segment, Program) {

@@ -3,7 +3,7 @@
 //! connection (`vouch`).
 //!
 //! **The NIC** connects the programs of its host with the NICs of other hosts. The NIC shares a segment with each
-//! program. In this segment, the NIC takes the side that a peer process on the same host would have ([`via_shm`]).
+//! program. In this segment, the NIC takes the side that a peer process on the same host would have ([`sovia_ring`]).
 //! The two NICs of a connection copy what each program publishes to the segment of the other program
 //! ([`sovia_reflect`]). Between two NICs there is a reliable and ordered channel ([`sovia_link`]), even if the
 //! network loses frames.

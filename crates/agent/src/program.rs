@@ -2,6 +2,11 @@
 
 use crate::closer::{self, take_leave};
 use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME, Process};
+use sovia_ring::Segment;
+use sovia_ring::doorbell::is_doorbell;
+use sovia_ring::layout::DOORBELLS;
+use sovia_ring::ready_list::ReadyList;
+use sovia_ring::segment::SideIndex;
 use sovia_sys::arrivals::Arrivals;
 use sovia_sys::datagram::Name;
 use sovia_sys::seqpacket::{Listener, Packets};
@@ -9,11 +14,6 @@ use sovia_sys::trace::{self, Challenge, Secret};
 use sovia_sys::{Errno, Fd, call, poll};
 use std::collections::HashMap;
 use std::sync::Arc;
-use via_shm::Segment;
-use via_shm::doorbell::is_doorbell;
-use via_shm::layout::DOORBELLS;
-use via_shm::ready_list::ReadyList;
-use via_shm::segment::SideIndex;
 
 use crate::wire::Id;
 

@@ -64,9 +64,9 @@ fn modules_import_only_lower_layers() {
 /// Only streams, pairs, and the modules that make segments name the crate that moves the bytes. Pairs share its
 /// segments.
 #[test]
-fn via_shm_is_named_by_streams_and_pairs_alone() {
+fn sovia_ring_is_named_by_streams_and_pairs_alone() {
     let places = ["stream", "pair", "conn/body.rs", "rendezvous/nic.rs", "rendezvous/offer.rs"];
-    sovia_layers::check_mentions(env!("CARGO_MANIFEST_DIR"), "via_shm", &places);
+    sovia_layers::check_mentions(env!("CARGO_MANIFEST_DIR"), "sovia_ring", &places);
 }
 
 /// Other modules ask the stream: no other one has the endpoint of a connection.

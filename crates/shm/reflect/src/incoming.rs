@@ -4,12 +4,12 @@ use crate::message::{Consumed, Left, Message, Path, Receiver, State};
 use crate::{Malformed, Sink, Told};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::word;
-use via_shm::endpoint::OverflowBuffer;
-use via_shm::layout::Direction;
-use via_shm::pool::POOL;
-use via_shm::ring::{Entry, INLINE, SLOTS};
-use via_shm::segment::SideIndex;
-use via_shm::{Corrupt, Segment};
+use sovia_ring::endpoint::OverflowBuffer;
+use sovia_ring::layout::Direction;
+use sovia_ring::pool::POOL;
+use sovia_ring::ring::{Entry, INLINE, SLOTS};
+use sovia_ring::segment::SideIndex;
+use sovia_ring::{Corrupt, Segment};
 
 /// State of the direction in which the program receives. Records the remote sender's changes that have been
 /// published, and the program's changes that have been sent.

@@ -1,7 +1,7 @@
 //! Reflects a VI between two segments. The VI's two ends share no memory, but each end uses the VI like one in
 //! shared memory.
 //!
-//! A program's end of a stream lies in a segment ([`via_shm`]). If the other end is on another host, a NIC in
+//! A program's end of a stream lies in a segment ([`sovia_ring`]). If the other end is on another host, a NIC in
 //! software holds the other side of this segment. The remote host's NIC holds the other side of the remote
 //! program's segment. Each NIC copies to its own segment what the remote program publishes in the remote segment.
 //! Ring entries keep their numbers, and bytes of the pool and the overflow buffer keep their positions. Words and
@@ -37,9 +37,9 @@ use incoming::Incoming;
 use message::Message;
 use outgoing::Outgoing;
 use sovia_proto::word;
+use sovia_ring::Segment;
+use sovia_ring::segment::SideIndex;
 use std::sync::Arc;
-use via_shm::Segment;
-use via_shm::segment::SideIndex;
 
 /// Reports a message that a correct remote NIC cannot send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,8 +121,8 @@ impl Reflection {
     /// had no room for all of them.
     ///
     /// # Errors
-    /// [`via_shm::Corrupt`] if the segment holds an invalid value.
-    pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, via_shm::Corrupt> {
+    /// [`sovia_ring::Corrupt`] if the segment holds an invalid value.
+    pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, sovia_ring::Corrupt> {
         // Load the program's words first and send them last. So the remote program first gets everything that this
         // program consumed and sent before it wrote these words.
         let words = self.incoming.words(&self.segment);
@@ -185,11 +185,11 @@ impl Reflection {
     pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
         if told.reader {
             let direction = self.segment.direction(self.vi, self.program ^ 1);
-            via_shm::endpoint::notify(&direction.wake_word, &mut ring);
+            sovia_ring::endpoint::notify(&direction.wake_word, &mut ring);
         }
         if told.writer {
             let direction = self.segment.direction(self.vi, self.program);
-            via_shm::endpoint::notify(&direction.room, &mut ring);
+            sovia_ring::endpoint::notify(&direction.room, &mut ring);
         }
     }
 }

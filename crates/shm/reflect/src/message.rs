@@ -14,8 +14,8 @@
 //! | 8 `Gone` | how u64 | the sender |
 
 use crate::Malformed;
-use via_shm::endpoint::MESSAGE_MAX;
-use via_shm::ring::{Entry, INLINE};
+use sovia_ring::endpoint::MESSAGE_MAX;
+use sovia_ring::ring::{Entry, INLINE};
 
 /// Maximum length of a message in bytes.
 pub const LEN_MAX: usize = MESSAGE_MAX + 64;

@@ -6,12 +6,12 @@ use core::sync::atomic::{Ordering, fence};
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{ENTERED, Grant, Switch};
 use sovia_proto::word;
-use via_shm::endpoint::{MESSAGE_MAX, OverflowBuffer};
-use via_shm::layout::Direction;
-use via_shm::pool::POOL;
-use via_shm::ring::{Entry, INLINE, SLOTS};
-use via_shm::segment::SideIndex;
-use via_shm::{Corrupt, Segment};
+use sovia_ring::endpoint::{MESSAGE_MAX, OverflowBuffer};
+use sovia_ring::layout::Direction;
+use sovia_ring::pool::POOL;
+use sovia_ring::ring::{Entry, INLINE, SLOTS};
+use sovia_ring::segment::SideIndex;
+use sovia_ring::{Corrupt, Segment};
 
 /// Maximum number of coalesced bytes in one message.
 const PIECE: usize = 32 << 10;

@@ -7,11 +7,11 @@ use sovia_proto::path::{self, CANCELLED, ENTERED, Grant};
 use sovia_proto::word;
 use sovia_reflect::message::Message;
 use sovia_reflect::{Reflection, Sink};
+use sovia_ring::endpoint::OverflowBuffer;
+use sovia_ring::layout::{DISCRIMINATOR, Direction};
+use sovia_ring::{Endpoint, Segment};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use via_shm::endpoint::OverflowBuffer;
-use via_shm::layout::{DISCRIMINATOR, Direction};
-use via_shm::{Endpoint, Segment};
 
 /// Messages on their way from one NIC to the other.
 #[derive(Default)]
@@ -293,7 +293,7 @@ fn a_return_is_accepted_with_what_is_left_unless_the_sender_has_refused() {
         if refused {
             a.tx().path.store(word::RETURNED, path::REFUSED);
         }
-        let left = via_shm::undelivered::LeftMessage::Inline(b"unread");
+        let left = sovia_ring::undelivered::LeftMessage::Inline(b"unread");
         b.endpoint.rx.undelivered().leave(0, left);
         b.rx().reader.store(word::UNDELIVERED, 1);
         b.rx().path.store(word::RETURNED, path::returned_word(6));
@@ -351,8 +351,8 @@ fn the_word_of_the_end_is_published_behind_its_packet() {
 #[test]
 fn a_far_nic_that_lies_is_found_out() {
     let (mut a, mut b) = (Host::new(), Host::new());
-    let entry = via_shm::ring::Entry { immediate: 1 << 24, len: 1, pool_offset: None };
-    let far = via_shm::ring::Entry { pool_offset: Some(2 << 20), ..entry };
+    let entry = sovia_ring::ring::Entry { immediate: 1 << 24, len: 1, pool_offset: None };
+    let far = sovia_ring::ring::Entry { pool_offset: Some(2 << 20), ..entry };
     let coalesced =
         |start, position, bytes| Message::Coalesced { after: 0, start, position, bytes };
     let consumed = |posted, head| {

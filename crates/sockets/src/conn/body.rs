@@ -11,10 +11,10 @@ use sovia_proto::close::Closing;
 use sovia_proto::flow::{Flow, Parameters};
 use sovia_proto::order::{Coalescer, Taker};
 use sovia_proto::packet::{Immediate, Kind};
-use via_shm::Endpoint;
-use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
-pub(crate) use via_shm::ready_list::WakeWord;
-use via_shm::ring::{INLINE, SLOTS};
+use sovia_ring::Endpoint;
+use sovia_ring::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
+pub(crate) use sovia_ring::ready_list::WakeWord;
+use sovia_ring::ring::{INLINE, SLOTS};
 
 /// Length of the longest packet that a VI carries, in bytes.
 pub(crate) const PACKET_MAX: usize = MESSAGE_MAX;

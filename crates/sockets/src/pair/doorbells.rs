@@ -4,9 +4,9 @@ use super::notification_sockets;
 use super::table::CHANGE;
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicI32, Ordering};
+use sovia_ring::layout::DOORBELLS;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, poll};
-use via_shm::layout::DOORBELLS;
 
 per_engine! {
     /// This process's doorbells; 0 for a doorbell that has not been made.

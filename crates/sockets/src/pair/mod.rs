@@ -25,13 +25,13 @@ pub(crate) use ready_events::{notify, notify_own};
 pub(crate) use request::{
     Requested, is_served_by, offered, request_at, request_of, request_of_nic,
 };
+pub use sovia_ring::Segment;
+pub(crate) use sovia_ring::layout::{DOORBELLS, VIS};
+pub(crate) use sovia_ring::ready_list::ReadyList;
+pub(crate) use sovia_ring::request::{Pending, Progress, Used};
+pub use sovia_ring::segment::SideIndex;
 pub use table::{Using, get};
 pub(crate) use table::{each, is_current, keep, of, share};
-pub use via_shm::Segment;
-pub(crate) use via_shm::layout::{DOORBELLS, VIS};
-pub(crate) use via_shm::ready_list::ReadyList;
-pub(crate) use via_shm::request::{Pending, Progress, Used};
-pub use via_shm::segment::SideIndex;
 
 use crate::config;
 use crate::message::{Link, Process};
@@ -39,12 +39,12 @@ use crate::peers::{self, DeadPeers, PeerState};
 use crate::per_engine::per_engine;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use sovia_ring::layout::READY_LISTS;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, call};
 use std::sync::{Arc, OnceLock};
 use table::{CHANGE, insert};
-use via_shm::layout::READY_LISTS;
 
 per_engine! {
     static ME: AtomicU64 = AtomicU64::new(0);

@@ -24,9 +24,9 @@
 use super::doorbells;
 use super::table::get;
 use super::{Pair, each};
+use sovia_ring::layout::DOORBELLS;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, datagram, poll};
-use via_shm::layout::DOORBELLS;
 
 /// Number of socket ends that a peer by rule receives: one for each doorbell, and one that hangs up when the whole
 /// family has ended.

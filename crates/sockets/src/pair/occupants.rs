@@ -12,8 +12,8 @@ use crate::table::Ref;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use once_cell::race::OnceBox;
-use via_shm::layout::VIS;
-use via_shm::request::DISCRIMINATOR;
+use sovia_ring::layout::VIS;
+use sovia_ring::request::DISCRIMINATOR;
 
 // The discriminator of each request in the segment's table is an encoded link.
 const _: () = assert!(LINK_LEN == DISCRIMINATOR);

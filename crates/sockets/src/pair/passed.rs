@@ -7,10 +7,10 @@ use crate::message::Process;
 use crate::peers;
 use core::sync::atomic::Ordering;
 use sovia_control::inheritance::{self, Passed};
+use sovia_ring::Segment;
+use sovia_ring::layout::DOORBELLS;
 use sovia_sys::mapping::is_free_in_programs;
 use sovia_sys::{Fd, call};
-use via_shm::Segment;
-use via_shm::layout::DOORBELLS;
 
 const _: () =
     assert!(DOORBELLS == inheritance::DOORBELLS && peers::NOTICES == inheritance::NOTICES);

@@ -6,9 +6,9 @@ use super::table::of;
 use super::{Pair, SideIndex};
 use crate::conn::Guard;
 use core::sync::atomic::Ordering;
+use sovia_ring::layout::DOORBELLS;
+use sovia_ring::ready_list::WakeWord;
 use sovia_sys::call;
-use via_shm::layout::DOORBELLS;
-use via_shm::ready_list::WakeWord;
 
 /// Index of the ready list that a NIC uses in each segment.
 const NIC_READY_LIST: u32 = 0;

@@ -4,8 +4,8 @@ use super::Pair;
 use crate::per_engine::per_engine;
 use crate::process_slots::{self, FamilyProcess};
 use core::sync::atomic::{AtomicU32, Ordering};
-use via_shm::layout::READY_LISTS;
-use via_shm::ready_list::ReadyList;
+use sovia_ring::layout::READY_LISTS;
+use sovia_ring::ready_list::ReadyList;
 
 per_engine! {
     /// Number of forks that lie between the family's first process and this one.

@@ -4,7 +4,7 @@ use super::Pair;
 use super::table::{Using, each, get};
 use crate::message::Process;
 use core::net::SocketAddr;
-use via_shm::request::DISCRIMINATOR;
+use sovia_ring::request::DISCRIMINATOR;
 
 /// Requests a connection from the process for whose pairs `is_its` returns true. Uses the first pair with a free VI
 /// that this process has offered as the connector. If `is_complete`, the pair must be complete, else on offer. Two

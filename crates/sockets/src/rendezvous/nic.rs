@@ -16,12 +16,12 @@ use crate::pair::{self, Requested};
 use crate::table::Ref;
 use sovia_control::{NicName, Reason};
 use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME};
+use sovia_ring::Segment;
+use sovia_ring::request::Progress;
 use sovia_sys::datagram::{Name, Received};
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::trace::{self, Challenge};
 use sovia_sys::{Fd, call, clock};
-use via_shm::Segment;
-use via_shm::request::Progress;
 
 /// Nanoseconds after which a process looks again for a NIC that it could not reach.
 const RETRY_NS: u64 = 5_000_000;

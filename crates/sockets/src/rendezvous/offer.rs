@@ -10,14 +10,14 @@ use crate::pair::{OtherUser, Pair, notification_sockets};
 use crate::{epoll_sets, kernel_sockets, pair, peers, table};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
+use sovia_ring::Segment;
+use sovia_ring::doorbell::is_doorbell;
+use sovia_ring::layout::DOORBELLS;
+use sovia_ring::segment::AttachError;
 use sovia_sys::datagram::{Datagram, Received};
 use sovia_sys::trace::Secret;
 use sovia_sys::{Errno, Fd, call, trace};
 use std::sync::Arc;
-use via_shm::Segment;
-use via_shm::doorbell::is_doorbell;
-use via_shm::layout::DOORBELLS;
-use via_shm::segment::AttachError;
 
 /// Result of handling a message that a connector has received at its rendezvous name.
 pub(super) enum Answer {

@@ -18,9 +18,9 @@ use crate::{backlog, family};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::{Returned, Tx};
+use sovia_ring::endpoint::{MESSAGE_MAX, OverflowBuffer};
+use sovia_ring::pool::POOL;
 use sovia_sys::clock;
-use via_shm::endpoint::{MESSAGE_MAX, OverflowBuffer};
-use via_shm::pool::POOL;
 
 /// Number of bytes of the pool that are not counted. The largest message fits into these bytes.
 const POOL_LEAST: u32 = MESSAGE_MAX as u32;

@@ -7,7 +7,7 @@ use crate::kernel_sockets;
 use core::sync::atomic::Ordering;
 use sovia_proto::path::reflected::Next;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
-use via_shm::Corrupt;
+use sovia_ring::Corrupt;
 
 /// Publishes the receiver's state: the value `grant` of the GRANT word.
 pub(super) fn publish_grant(guard: &mut Guard<'_>, grant: u64) {

@@ -8,9 +8,9 @@ use super::packets::{advance, count_arrival, packet_of, take_control};
 use super::{Fault, handler_queue};
 use crate::conn::{Guard, HELD, HasEndpoint, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
+use sovia_ring::ring::Entry;
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::UserSliceMut;
-use via_shm::ring::Entry;
 
 pub(super) fn copy_held(
     guard: &Guard<'_>,

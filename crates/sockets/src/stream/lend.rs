@@ -14,8 +14,8 @@ use sovia_proto::configuration::Transfer;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Kind;
 use sovia_proto::path::Rx;
+use sovia_ring::ring::INLINE;
 use sovia_sys::UserSlice;
-use via_shm::ring::INLINE;
 
 /// Result of [`lend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

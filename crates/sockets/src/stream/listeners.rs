@@ -7,8 +7,8 @@
 
 use crate::conn::{Conn, Guard, HasEndpoint, Phase, WakeWord};
 use crate::{kernel_sockets, pair};
+use sovia_ring::endpoint;
 use sovia_sync::hazard::Waits;
-use via_shm::endpoint;
 
 /// Bitmaps of the ready lists that the peer must notify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

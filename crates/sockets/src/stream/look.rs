@@ -16,10 +16,10 @@ use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::Rx;
+use sovia_ring::endpoint::{Expected, Receiver};
+use sovia_ring::layout::Direction;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, poll};
-use via_shm::endpoint::{Expected, Receiver};
-use via_shm::layout::Direction;
 
 /// Returns true if a receive would find bytes, the end or an error.
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {

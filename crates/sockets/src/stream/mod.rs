@@ -65,8 +65,8 @@ pub use peek::{peek, receivable, unread};
 pub use receive::receive;
 pub(crate) use send::{SendPath, goes_over_vi, way};
 pub use send::{finish, leave, send, shut};
+pub(crate) use sovia_ring::Corrupt;
 pub use take::{is_ending, is_returning};
-pub(crate) use via_shm::Corrupt;
 
 use crate::Errno;
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Protocol, flag};
@@ -79,11 +79,11 @@ use sovia_proto::flow::Parameters;
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_proto::word;
+use sovia_ring::Endpoint;
+use sovia_ring::endpoint::{OverflowBuffer, Unsent};
+use sovia_ring::layout::Direction;
 use sovia_signal::access::BadAddress;
 use sovia_sys::call;
-use via_shm::Endpoint;
-use via_shm::endpoint::{OverflowBuffer, Unsent};
-use via_shm::layout::Direction;
 
 /// Number of unread bytes in the overflow buffer. When no more bytes than this are unread, waiting senders are
 /// woken, and `poll` reports the socket as writable.

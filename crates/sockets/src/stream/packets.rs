@@ -6,7 +6,7 @@ use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Grant, Rx, Seen};
-use via_shm::ring::Entry;
+use sovia_ring::ring::Entry;
 
 /// Removes `entry`, which must be at the ring's head. Returns the pool position to release, if the entry's bytes
 /// lie in the pool.
@@ -14,7 +14,7 @@ use via_shm::ring::Entry;
 pub(super) fn advance(
     guard: &mut Guard<'_>,
     entry: &Entry,
-) -> Result<Option<u64>, via_shm::Corrupt> {
+) -> Result<Option<u64>, sovia_ring::Corrupt> {
     let position = guard.endpoint().rx.advance(entry);
     guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
     position

@@ -14,8 +14,8 @@ use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{self, Rx, Source, Tx};
+use sovia_ring::endpoint::OverflowBuffer;
 use sovia_sys::{UserSliceMut, call};
-use via_shm::endpoint::OverflowBuffer;
 
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {

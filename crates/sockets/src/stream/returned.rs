@@ -8,8 +8,8 @@ use crate::kernel_sockets;
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Owed, REFUSED, Tx};
+use sovia_ring::Corrupt;
 use sovia_sys::call;
-use via_shm::Corrupt;
 
 /// Time between two attempts to put unread bytes on TCP while TCP has no room, in nanoseconds.
 pub(crate) const DRAIN_NS: u64 = 2_000_000;

@@ -15,9 +15,9 @@ use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Grant, Rx, Tx};
+use sovia_ring::endpoint::OverflowBuffer;
+use sovia_ring::ring::INLINE;
 use sovia_sys::UserSlice;
-use via_shm::endpoint::OverflowBuffer;
-use via_shm::ring::INLINE;
 
 /// Lengths of messages, in bytes, after which the sender prefetches the cache lines of later messages. Without the
 /// prefetch, the memory fence after each message would wait until the message's cache lines are fetched. For longer

@@ -12,8 +12,8 @@ use super::{Fault, Got, failed, rx, word};
 use crate::conn::{Guard, HasEndpoint, flag};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
+use sovia_ring::ring::Entry;
 use sovia_sys::{UserSlice, UserSliceMut, cache};
-use via_shm::ring::Entry;
 
 /// Flags of a connection with pending work for a send. If one is set, a send cannot take the fast path.
 const SENDS_MORE: u32 = state::SENDS | flag::COMBINES | flag::UNTIL_FULL | flag::TORN;

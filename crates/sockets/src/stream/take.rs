@@ -9,8 +9,8 @@ use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::Rx;
+use sovia_ring::endpoint::OverflowBuffer;
 use sovia_sys::UserSliceMut;
-use via_shm::endpoint::OverflowBuffer;
 
 /// Moves the direction in which this end receives to TCP, if the next packet on the VI is ToTcp or a failover
 /// requires this. Returns true if the direction has moved.

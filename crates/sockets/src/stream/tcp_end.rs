@@ -11,8 +11,8 @@ use crate::errno;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{self, Rx};
+use sovia_ring::endpoint::Bulk;
 use sovia_sys::call;
-use via_shm::endpoint::Bulk;
 
 /// Returns the number of bytes that a receive may read from TCP. If no bytes may be read, breaks with the receive's
 /// result. If the direction has moved to the VI, breaks with `None`.

@@ -4,8 +4,8 @@
 use crate::conn::{Guard, HasEndpoint, PACKET_MAX};
 use crate::memory;
 use sovia_proto::configuration::Transfer;
+use sovia_ring::endpoint::Unsent;
 use sovia_sys::UserSlice;
-use via_shm::endpoint::Unsent;
 
 const _: () = assert!(memory::BUFFER >= PACKET_MAX);
 

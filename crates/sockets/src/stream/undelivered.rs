@@ -12,10 +12,10 @@ use sovia_proto::failover::LEN;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::reflected::{Rest, Verdict};
 use sovia_proto::path::{self, Rx, Seen};
-use via_shm::Corrupt;
-use via_shm::endpoint::OverflowBuffer;
-use via_shm::ring::Entry;
-use via_shm::undelivered::{LeftMessage, Undelivered};
+use sovia_ring::Corrupt;
+use sovia_ring::endpoint::OverflowBuffer;
+use sovia_ring::ring::Entry;
+use sovia_ring::undelivered::{LeftMessage, Undelivered};
 
 /// Place where the stream continues after the unread bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
