@@ -4,15 +4,15 @@ use crate::hand::{self, Rule};
 use crate::honest::Honest;
 use crate::place::{self, BULK, Places};
 use crate::tcp::Ends;
+use sovia_ring::layout::OVERFLOW_BUFFER;
+use sovia_ring::pool::POOL;
+use sovia_ring::{Endpoint, Segment};
 use sovia_sockets::conn::Role;
 use sovia_sockets::{fuzzing, pair};
 use sovia_sys::Fd;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::OnceLock;
-use via_shm::layout::OVERFLOW_BUFFER;
-use via_shm::pool::POOL;
-use via_shm::{Endpoint, Segment};
 
 /// The hostile peer's nonce: any but the honest side's.
 const NONCE: u64 = 0x6475_656c;
@@ -156,7 +156,7 @@ impl Duel {
         let from = self.places.bulks[self.side];
         for at in [from - LEN, from + BULK] {
             for (i, byte) in marked(LEN).into_iter().enumerate() {
-                if at + i < via_shm::layout::SEGMENT {
+                if at + i < sovia_ring::layout::SEGMENT {
                     // SAFETY: within the segment, in the pools; only atomics and bytes lie there.
                     unsafe { ((base + at + i) as *mut u8).write_volatile(byte) };
                 }

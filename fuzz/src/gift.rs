@@ -1,9 +1,9 @@
 //! Descriptors that a hostile peer may send as a segment, a doorbell or a notice of its death.
 
 use crate::input::Input;
+use sovia_ring::layout::{MAGIC, SEGMENT};
 use sovia_sys::{Fd, call};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use via_shm::layout::{MAGIC, SEGMENT};
 
 /// Seals without which a segment may not be mapped.
 const NEEDED: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;

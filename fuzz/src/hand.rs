@@ -1,10 +1,10 @@
 //! Writes words of the segment as the hostile peer does, even during a call of the honest side: just before the
 //! call reads the word.
 
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use sovia_ring::fuzzing::play;
 use sovia_ring::layout::SEGMENT;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Looks at the segment that one call may take. The longest honest one (a ring and an overflow buffer full of
 /// messages) takes some thousands.

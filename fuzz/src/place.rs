@@ -2,10 +2,10 @@
 
 use crate::hand::Change;
 use crate::input::Input;
-use via_shm::Segment;
-use via_shm::layout::{Direction, Header, OVERFLOW_BUFFER, SEGMENT};
-use via_shm::pool::POOL;
-use via_shm::ring::{SLOTS, Slot};
+use sovia_ring::Segment;
+use sovia_ring::layout::{Direction, Header, OVERFLOW_BUFFER, SEGMENT};
+use sovia_ring::pool::POOL;
+use sovia_ring::ring::{SLOTS, Slot};
 
 /// Bytes of a direction's pool and overflow buffer.
 pub const BULK: usize = OVERFLOW_BUFFER + POOL as usize;
@@ -32,7 +32,7 @@ impl Places {
     /// Those of a VI.
     pub fn of(segment: &Segment, vi: u32) -> Places {
         let offset = |at: usize| at - base(segment);
-        let bulks = SEGMENT - 2 * via_shm::layout::VIS as usize * BULK;
+        let bulks = SEGMENT - 2 * sovia_ring::layout::VIS as usize * BULK;
         let rings = [0, 1].map(|from| offset(segment.slots(vi, from).as_ptr().addr()));
         let first = offset(segment.slots(0, 0).as_ptr().addr());
         Places {

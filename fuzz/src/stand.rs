@@ -6,6 +6,8 @@
 
 use crate::honest::Honest;
 use crate::tcp::Ends;
+use sovia_ring::Segment;
+use sovia_ring::layout::DOORBELLS;
 use sovia_sockets::conn::Role;
 use sovia_sockets::fuzzing::{self, Connection, Words};
 use sovia_sys::datagram::{Datagram, Name, Received};
@@ -14,8 +16,6 @@ use sovia_sys::{Fd, call};
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use via_shm::Segment;
-use via_shm::layout::DOORBELLS;
 
 /// Numbers of the steps in messages.
 pub mod step {

@@ -8,12 +8,12 @@ use sovia_fuzz::gift::{self, Gift, Use};
 use sovia_fuzz::input::Input;
 use sovia_fuzz::stand::{Stand, own_descriptors, step};
 use sovia_fuzz::{honest, open};
+use sovia_ring::Segment;
+use sovia_ring::layout::DOORBELLS;
 use sovia_sockets::conn::Role;
 use sovia_sys::Fd;
 use std::io::Write;
 use std::sync::OnceLock;
-use via_shm::Segment;
-use via_shm::layout::DOORBELLS;
 
 /// Returns the use of the descriptor that is expected at a position in a message.
 fn expected(offer: bool, place: usize) -> Option<Use> {

@@ -7,8 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use sovia_fuzz::input::Input;
 use sovia_reflect::message::Message;
 use sovia_reflect::{Reflection, Sink};
+use sovia_ring::Segment;
 use std::sync::{Arc, OnceLock};
-use via_shm::Segment;
 
 const VI: u32 = 0;
 const PROGRAM: usize = 1;
@@ -52,7 +52,7 @@ fn scribble(segment: &Segment, input: &mut Input<'_>) {
         2 => direction.path.store(place, value),
         3 => {
             let slots = segment.slots(VI, from);
-            let entry = via_shm::ring::Entry {
+            let entry = sovia_ring::ring::Entry {
                 immediate: value as u32,
                 len: u32::from(input.u16()),
                 pool_offset: input.flag().then(|| (value >> 32) as u32),

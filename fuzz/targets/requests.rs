@@ -9,6 +9,9 @@ use sovia_fuzz::input::Input;
 use sovia_fuzz::open;
 use sovia_fuzz::place::{self, Places};
 use sovia_fuzz::tcp::Ends;
+use sovia_ring::Segment;
+use sovia_ring::layout::{Header, VIS};
+use sovia_ring::request::{DISCRIMINATOR, Pending, Progress, Used};
 use sovia_sockets::conn::Role;
 use sovia_sockets::fuzzing::{self, Connection};
 use sovia_sockets::pair;
@@ -18,9 +21,6 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use via_shm::Segment;
-use via_shm::layout::{Header, VIS};
-use via_shm::request::{DISCRIMINATOR, Pending, Progress, Used};
 
 /// Chooses how much memory a direction has used.
 fn used(input: &mut Input<'_>) -> Used {

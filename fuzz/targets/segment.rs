@@ -9,6 +9,8 @@ use sovia_fuzz::hand::{Change, Rule};
 use sovia_fuzz::honest::{self, FLAGS};
 use sovia_fuzz::input::Input;
 use sovia_fuzz::{open, place};
+use sovia_ring::pool::POOL;
+use sovia_ring::ring::{SLOTS, Slot};
 use sovia_sockets::conn::Role;
 use sovia_sockets::loan::{self, Loan};
 use sovia_sockets::{Outcome, fuzzing, native};
@@ -16,8 +18,6 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use via_shm::pool::POOL;
-use via_shm::ring::{SLOTS, Slot};
 
 /// Moves of a story.
 const MOST: usize = 64;
@@ -40,7 +40,7 @@ fn hostile(duel: &mut Duel, input: &mut Input<'_>) {
     let side = duel.side;
     let (out, back) =
         (duel.segment.direction(duel.vi, side), duel.segment.direction(duel.vi, side ^ 1));
-    let set = |words: &via_shm::layout::Words, at: usize, value| {
+    let set = |words: &sovia_ring::layout::Words, at: usize, value| {
         words.0[at].store(value, Ordering::SeqCst)
     };
     match input.below(12) {
