@@ -1,5 +1,5 @@
-//! Models of the lock-free parts under every interleaving, by loom. The models of what this crate uses of the ring are
-//! in the tests of `sovia-ring`.
+//! Models of this crate's lock-free parts under every interleaving, by loom. The models of wake words, ready lists and
+//! entries are in the tests of `sovia-ring`.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --profile loom -p via-shm --test loom`
 //!
