@@ -16,10 +16,10 @@
 //!
 //! A segment also has a table by which the two processes agree on the VI of a connection ([`request`]).
 //!
-//! Two crates use these parts. The sockets layer (`sovia-sockets`) uses an [`Endpoint`], one end of a connected VI.
-//! The endpoint posts all its receives at the start. Messages arrive in the ring and the pool, not in the program's
-//! memory. The program's receive call copies the message out. The provider `via-shm` builds the NIC and the VIs of the
-//! VI Architecture directly on segments and halves ([`half`]).
+//! The sockets layer uses an [`Endpoint`], one end of a connected VI. The endpoint posts all its receives at the start.
+//! Messages arrive in the ring and the pool, not in the program's memory. The program's receive call copies the message
+//! out. The provider `via-shm` uses segments and the halves of a VI directly ([`half`]). On its VIs, the program posts
+//! the receives.
 //!
 //! **Trust.** The peer can write to any part of the segment at any time. Code loads each value from the segment once,
 //! and checks the value before use. An invalid value breaks the connection ([`Corrupt`]), never the process. State that

@@ -147,7 +147,8 @@ impl Segment {
         BULK_AT + BULK_SIZE * Self::lane(vi, from)
     }
 
-    /// Returns the pool of the direction of `vi` in which `from` sends; [`POOL`] bytes.
+    /// Returns the address of the pool of the direction of `vi` in which `from` sends. The pool has [`POOL`] bytes. The
+    /// direction's overflow buffer lies directly behind the pool.
     pub fn pool(&self, vi: u32, from: SideIndex) -> NonNull<u8> {
         let pool = self.mapping.base().wrapping_add(self.bulk(vi, from));
         NonNull::new(pool).expect("no mapping begins at address 0")

@@ -1,5 +1,5 @@
-//! The engine arms a receive queue while a sender sends. The sender must see the arming, or the engine's next look must
-//! find the message.
+//! The engine of native VIs arms a receive queue while a sender sends. The sender must see the arming, or the engine's
+//! next look must find the message.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! A completion queue that finds its VIs by bits. The look that follows a sender's bit must find the sender's message,
-//! in every interleaving of sending and looking.
+//! A completion queue of native VIs finds its VIs by bits. The look that follows a sender's bit must find the sender's
+//! message, in every interleaving of sending and looking.
 
 use super::*;
 
 /// Sends two messages on one VI, while a queue looks until it has found both. Each look takes a message. The VI stays
-/// ready as long as looks find something, as in `Members::find`.
+/// ready as long as looks find something, as in `AttachedVis::find` of `via-shm`.
 fn two_messages() {
     let shared = Arc::new((WakeWord::new(), ReadyList::new(), AtomicU32::new(0)));
     shared.0.watch(1);
