@@ -17,12 +17,12 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CRATES = ["crates/sockets/src", "crates/shm/via-shm/src", "abi/preload/src"]
+CRATES = ["crates/sockets/src", "crates/shm/ring/src", "crates/shm/via-shm/src", "abi/preload/src"]
 # Files that are no part of the product: tests, models, entry points of fuzzers.
 LEFT_OUT = re.compile(r"tests?\.rs$|_tests|/tests/|fuzzing|per_engine|lane")
 # Tests in the order in which they run, the quickest first. Tests that use none of these crates are left out.
 STAGES = [
-    r"^(sovia-(sockets|calls|preload)|via-shm)/",
+    r"^(sovia-(ring|sockets|calls|preload)|via-shm)/",
     r"^sovia-tests/",
     r"^(sovia-c|sovia)/",
 ]
@@ -101,7 +101,7 @@ def compiling(folder, candidates, count):
                 taken.add(place[:2])
                 next_number += 1
         mutate(folder, chosen)
-        check = ["cargo", "check", "--quiet", "-p", "sovia-preload", "-p", "sovia-sockets", "-p", "via-shm", "--message-format=short"]
+        check = ["cargo", "check", "--quiet", "-p", "sovia-preload", "-p", "sovia-sockets", "-p", "sovia-ring", "-p", "via-shm", "--message-format=short"]
         done = subprocess.run(check, cwd=folder, check=False, stderr=subprocess.PIPE, text=True)
         if done.returncode == 0:
             return chosen
