@@ -1,5 +1,5 @@
 //! A notifying thread that leaves its fence to the sleeping threads, and resumes its own fences
-//! (`via_shm::quiet`).
+//! (`sovia_ring::quiet`).
 
 use crate::membarrier::machine::{Machine, Step, explore};
 

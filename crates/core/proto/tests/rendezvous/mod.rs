@@ -10,7 +10,7 @@
 //! TCP, and leaves the VI when it is closed.
 //!
 //! The model leaves out a connector that forks, and connections of a process to itself. It also leaves out bytes of
-//! a request that change while a process reads them; `via-shm/src/request.rs` loads its word again. No precaution
+//! a request that change while a process reads them; `shm/ring/src/request.rs` loads its word again. No precaution
 //! stops a process of the same user that sends only false messages, because such a process could also use a
 //! debugger.
 
