@@ -31,9 +31,9 @@ struct Histories {
     sleeps: [AtomicU64; PLACES],
     /// For each place: the plan computed last, or 0.
     plans: [AtomicU64; PLACES],
-    /// For each place: not 0 if the most recent first rendezvous was refused, because the rules do not trust the
-    /// other end's user.
-    refused: [AtomicU8; PLACES],
+    /// For each place: number of connections for which a first rendezvous is deferred; [`FOREVER`] if the most recent
+    /// first rendezvous was refused.
+    deferred: [AtomicU8; PLACES],
 }
 
 /// Number of transfers after which a connection begins a rendezvous.
@@ -74,9 +74,14 @@ const PLANNED: u64 = 32;
 /// Position, in a word of `sleeps`, of the lowest bit of the number of planned connections.
 const DECIDED: u32 = 32;
 
-/// Minimum number of transfers before a first rendezvous, if the most recent one at the same place was refused. If
-/// the next first rendezvous is refused as well, it costs less than 2 % as much as these transfers.
-const REFUSED: u32 = 256;
+/// Minimum number of transfers before a first rendezvous that is deferred. If this first rendezvous also fails, it
+/// costs less than 2 % as much as these transfers.
+const DEFERRED: u32 = 256;
+/// Number of connections for which a first rendezvous is deferred after an unfinished one. A first rendezvous costs a
+/// third of a short connection.
+const AFTER_UNFINISHED: u8 = 15;
+/// Value in `deferred` until a first rendezvous leads to a VI.
+const FOREVER: u8 = u8::MAX;
 
 /// Cost of a rendezvous at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
@@ -171,22 +176,45 @@ pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
     }
 }
 
-/// Records whether a first rendezvous was refused because the rules do not trust the other end's user.
-pub(super) fn learn_refusal(place: u32, is_refused: bool) {
+/// Outcome of a first rendezvous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstOutcome {
+    /// The connection got a VI.
+    Met,
+    /// The rules do not trust the other end's user.
+    Refused,
+    /// The connection was closed before the two processes had found each other.
+    Unfinished,
+}
+
+/// Records the outcome of a first rendezvous.
+pub(super) fn learn_first(place: u32, outcome: FirstOutcome) {
     if let Some(histories) = histories() {
-        let word = &histories.refused[place as usize % PLACES];
-        if (word.load(Ordering::Relaxed) != 0) != is_refused {
-            word.store(u8::from(is_refused), Ordering::Relaxed);
+        let word = &histories.deferred[place as usize % PLACES];
+        let before = word.load(Ordering::Relaxed);
+        let deferred = match outcome {
+            FirstOutcome::Met => 0,
+            FirstOutcome::Refused => FOREVER,
+            FirstOutcome::Unfinished => before.max(AFTER_UNFINISHED),
+        };
+        if before != deferred {
+            word.store(deferred, Ordering::Relaxed);
         }
     }
 }
 
-/// Returns the minimum number of transfers before a connection at this place begins a first rendezvous.
+/// Returns the minimum number of transfers before the next connection at this place begins a first rendezvous.
 pub(super) fn least_unknown(place: u32) -> u32 {
-    let is_refused = |histories: &Histories| {
-        histories.refused[place as usize % PLACES].load(Ordering::Relaxed) != 0
-    };
-    if histories().is_some_and(is_refused) { REFUSED } else { 0 }
+    let Some(histories) = histories() else { return 0 };
+    let word = &histories.deferred[place as usize % PLACES];
+    match word.load(Ordering::Relaxed) {
+        0 => 0,
+        FOREVER => DEFERRED,
+        connections => {
+            word.store(connections - 1, Ordering::Relaxed);
+            DEFERRED
+        }
+    }
 }
 
 /// Returns the plan for the next connection at this place, or `None` if no connection has been counted there.
@@ -323,10 +351,20 @@ mod tests {
         start();
         const PLACE: u32 = 202;
         assert_eq!(least_unknown(PLACE), 0);
-        learn_refusal(PLACE, true);
-        assert_eq!(least_unknown(PLACE), REFUSED);
+        learn_first(PLACE, FirstOutcome::Refused);
+        learn_first(PLACE, FirstOutcome::Unfinished);
+        assert!((0..100).all(|_| least_unknown(PLACE) == DEFERRED));
         assert_eq!(least_unknown(PLACE + 1), 0);
-        learn_refusal(PLACE, false);
+        learn_first(PLACE, FirstOutcome::Met);
+        assert_eq!(least_unknown(PLACE), 0);
+    }
+
+    #[test]
+    fn an_unfinished_first_rendezvous_defers_the_next_ones_for_some_connections() {
+        start();
+        const PLACE: u32 = 203;
+        learn_first(PLACE, FirstOutcome::Unfinished);
+        assert!((0..AFTER_UNFINISHED).all(|_| least_unknown(PLACE) == DEFERRED));
         assert_eq!(least_unknown(PLACE), 0);
     }
 

@@ -10,6 +10,7 @@
 use super::attach::{
     Attached, attach, attach_as_acceptor, attach_with_request, find_request, has_requests,
 };
+use super::history::FirstOutcome;
 use super::permit::permitted;
 use super::proof::may_be_on;
 use super::{abandon, give_up, history};
@@ -95,11 +96,11 @@ pub(super) fn ended(at: Ref, on_vi: &Traffic) {
     }
 }
 
-/// Records in the connection history if a first rendezvous was refused or led to a VI.
-pub(super) fn note_first(at: Ref, is_refused: bool) {
+/// Records the outcome of a first rendezvous in the connection history.
+pub(super) fn note_first(at: Ref, outcome: FirstOutcome) {
     match at.conn.approach.history.load(Ordering::Acquire) {
         0 | NO_HISTORY => {}
-        place => history::learn_refusal(place - 1, is_refused),
+        place => history::learn_first(place - 1, outcome),
     }
 }
 

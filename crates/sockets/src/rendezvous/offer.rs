@@ -49,7 +49,7 @@ pub(super) fn answer(
         junk(Junk::Stale);
         return Ok(Answer::Ignored);
     }
-    let Some(sender) = sender(link, Role::Connector, proof, message, received) else {
+    let Some(sender) = sender(link, Role::Connector, proof, trials, message, received) else {
         return Ok(Answer::Ignored);
     };
     let request = |is_complete| {
@@ -132,7 +132,7 @@ pub(super) fn show(
     message: &Message,
     received: &Received,
 ) -> Result<bool, Refusal> {
-    let sender = sender(link, Role::Acceptor, Proof::Kernel, message, received);
+    let sender = sender(link, Role::Acceptor, Proof::Kernel, trials, message, received);
     let Some(sender) = sender else { return Ok(false) };
     let challenge = || trace::read_challenge(message.from.pid, message.place);
     let Some(shown) = sender.may_be_kin.then(challenge).flatten() else {
@@ -225,7 +225,7 @@ pub(super) fn take_offer(
         junk(kind);
         Ok(())
     };
-    let sender = sender(link, Role::Acceptor, proof, message, &received);
+    let sender = sender(link, Role::Acceptor, proof, trials, message, &received);
     let Some(sender) = sender else { return Ok(()) };
     let is_kin = sender.may_be_kin && trials.passed_by(message.from, &message.shown);
     if !is_kin && !sender.is_trusted {

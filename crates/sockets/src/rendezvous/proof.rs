@@ -1,5 +1,6 @@
 //! Identity of a message's sender: compares the kernel's information about the sender with the message.
 
+use super::trial::Trials;
 use super::{DATAGRAMS, junk};
 use crate::conn::{Conn, Role};
 use crate::message::{self, Link, Message};
@@ -74,11 +75,13 @@ impl Sender {
 }
 
 /// Identifies the sender of a message. Returns `None` if the sender's user does not hold the other end of `link`,
-/// or if the two processes may not share memory.
+/// or if the two processes may not share memory. A process in `trials` held the other end of a connection when its
+/// trial began, and may have closed this end since then.
 pub(super) fn sender(
     link: &Link,
     role: Role,
     proof: Proof,
+    trials: &Trials,
     message: &Message,
     received: &Received,
 ) -> Option<Sender> {
@@ -103,7 +106,8 @@ pub(super) fn sender(
         junk(Junk::User);
         return None;
     }
-    if !is_by_agent && !owns_other_end(link, role, message.link.cookie, uid) {
+    let is_on_trial = sender.may_be_kin && trials.has(message.from);
+    if !is_by_agent && !is_on_trial && !owns_other_end(link, role, message.link.cookie, uid) {
         junk(Junk::Stale);
         return None;
     }

@@ -1,8 +1,8 @@
 //! Steps that an acceptor takes in a first rendezvous.
 
-use super::{RETRY_NS, RendezvousStage, RendezvousTable};
+use super::{Closed, RETRY_NS, RendezvousStage, RendezvousTable};
 use crate::conn::Role;
-use crate::message::{Link, Message, MessageKind, Process};
+use crate::message::{Link, Message, MessageKind};
 use crate::rendezvous::attach::{Attached, attach_as_acceptor, find_request, find_request_of};
 use crate::rendezvous::offer::{Refusal, show, take_offer};
 use crate::rendezvous::proof::{Proof, receive, rendezvous_name};
@@ -10,7 +10,7 @@ use crate::rendezvous::{DATAGRAMS, junk};
 use crate::{pair, table};
 use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
-use sovia_sys::datagram::Datagram;
+use sovia_sys::datagram::{Datagram, Received};
 
 /// Sends Stay to the connector's rendezvous name, if the name exists: this end stays on TCP.
 pub(in crate::rendezvous) fn send_stay(link: Link) {
@@ -81,53 +81,58 @@ impl RendezvousTable {
     /// Handles the messages in the inbox, for all acceptors' connections of this process.
     #[inline(never)]
     fn receive_offers(&mut self) {
-        // Use a vector on the heap, because threads of the program may have little stack.
-        let mut on_trial = Vec::new();
-        let refused = self.take_from_inbox(&mut on_trial);
-        on_trial.into_iter().for_each(|(i, process)| self.tries(i, process));
-        if let Some((i, refusal)) = refused {
-            self.refuse(i, refusal);
+        for _ in 0..DATAGRAMS {
+            let Some((message, received)) = self.inbox.as_ref().and_then(receive) else { return };
+            // If a process has connected to itself, it has a rendezvous for each end. Choose the acceptor's,
+            // because only acceptors use the inbox.
+            let of = self.list.position(|rendezvous| {
+                rendezvous.role == Role::Acceptor && rendezvous.link.same_connection(&message.link)
+            });
+            if let Some(i) = of {
+                self.list[i].note_message();
+            }
+            if let Err(refusal) = self.answer_offer(of, &message, received)
+                && let Some(i) = of
+            {
+                // The refusal may end rendezvous `i`, so read no further message in this step.
+                self.refuse(i, refusal);
+                return;
+            }
         }
     }
 
-    /// Answers messages from the inbox until one leads to a refusal. Returns this refusal with the index of its
-    /// rendezvous. Adds each process that is now on trial, with the index of its rendezvous, to `on_trial`.
-    fn take_from_inbox(&mut self, on_trial: &mut Vec<(u32, Process)>) -> Option<(u32, Refusal)> {
-        let inbox = self.inbox.as_ref()?;
-        for _ in 0..DATAGRAMS {
-            let (message, received) = receive(inbox)?;
-            // If a process has connected to itself, it has a rendezvous for each end. Choose the acceptor's,
-            // because only acceptors use the inbox.
-            let known = self.list.position(|rendezvous| {
-                rendezvous.role == Role::Acceptor && rendezvous.link.same_connection(&message.link)
-            });
-            let Some(i) = known else {
-                junk(Junk::Stale);
-                continue;
-            };
-            self.list[i].note_message();
-            let link = &self.list[i].link;
-            let trials = &mut self.trials;
-            let answered = match message.kind {
-                MessageKind::Ask => {
-                    show(inbox, link, trials, &message, &received).map(|is_on_trial| {
-                        if is_on_trial {
-                            on_trial.push((i, message.from));
+    /// Answers a message from the inbox. `of` is the index of the message's rendezvous; `None` if this process has
+    /// closed the connection meanwhile.
+    fn answer_offer(
+        &mut self,
+        of: Option<u32>,
+        message: &Message,
+        received: Received,
+    ) -> Result<(), Refusal> {
+        let Some(inbox) = &self.inbox else { return Ok(()) };
+        let link = of.map_or(message.link, |i| self.list[i].link);
+        match message.kind {
+            MessageKind::Ask => {
+                if show(inbox, &link, &mut self.trials, message, &received)? {
+                    match of {
+                        Some(i) => self.tries(i, message.from),
+                        None => {
+                            let process = message.from;
+                            self.go_on_after_close(Closed { process, name: None, offered: None });
                         }
-                    })
+                    }
                 }
-                MessageKind::Offer => {
-                    take_offer(inbox, link, Proof::Kernel, trials, &message, received)
-                }
-                _ => {
-                    junk(Junk::Stale);
-                    Ok(())
-                }
-            };
-            if let Err(refusal) = answered {
-                return Some((i, refusal));
+                Ok(())
+            }
+            MessageKind::Offer => {
+                take_offer(inbox, &link, Proof::Kernel, &mut self.trials, message, received)?;
+                self.over_after_close(message.from);
+                Ok(())
+            }
+            _ => {
+                junk(Junk::Stale);
+                Ok(())
             }
         }
-        None
     }
 }

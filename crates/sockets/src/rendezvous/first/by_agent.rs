@@ -91,7 +91,8 @@ impl RendezvousTable {
                 self.give_up(i, why::other_user(uid));
                 return;
             }
-            let sender = sender(link, rendezvous.role, Proof::Agent, &message, &received);
+            let sender =
+                sender(link, rendezvous.role, Proof::Agent, &self.trials, &message, &received);
             let Some(sender) = sender else { continue };
             rendezvous
                 .at

@@ -8,8 +8,8 @@ use crate::rendezvous::attach::{Attached, attach};
 use crate::rendezvous::offer::{
     Answer, NEEDED, Refusal, answer, name_of, receive_accept, send_offer, settle, take_accept,
 };
-use crate::rendezvous::proof::{may_be_on, receive, refused_user, rendezvous_name, sender};
-use crate::rendezvous::{DATAGRAMS, PATIENCE, give_up, why};
+use crate::rendezvous::proof::{Proof, may_be_on, receive, refused_user, rendezvous_name, sender};
+use crate::rendezvous::{DATAGRAMS, PATIENCE, abandon, give_up, why};
 use crate::table;
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -96,6 +96,46 @@ impl RendezvousTable {
         attached
     }
 
+    /// Answers the messages that have come to rendezvous names of closed connections.
+    #[inline(never)]
+    pub(super) fn receive_after_close(&mut self) {
+        let mut over = Vec::new();
+        for closed in &mut self.closed {
+            let Some((name, link)) = &closed.name else { continue };
+            for _ in 0..DATAGRAMS {
+                let Some((message, received)) = receive(name) else { break };
+                if message.kind == MessageKind::Accept
+                    && let Some(pair) = closed.offered.and_then(pair::get)
+                {
+                    take_accept(&pair, &message, received);
+                    settle(&pair);
+                    over.push(closed.process);
+                    break;
+                }
+                let trials = &mut self.trials;
+                match answer(name, link, Proof::Kernel, trials, &message, &received) {
+                    Ok(Answer::Offered(RendezvousStage::Requested { pair: index, vi }, shown)) => {
+                        closed.offered = Some(index);
+                        if let Some(pair) = pair::get(index) {
+                            let offer = Message::new(MessageKind::Offer, pair::me(), *link);
+                            let offer = Message { shown, ..offer };
+                            send_offer(&pair, name.clone(), &offer, &received);
+                        }
+                        // The closed connection needs no VI.
+                        abandon(index, vi);
+                    }
+                    Ok(Answer::Requested(RendezvousStage::Requested { pair, vi })) => {
+                        abandon(pair, vi);
+                        over.push(closed.process);
+                    }
+                    Ok(_) => {}
+                    Err(_) => over.push(closed.process),
+                }
+            }
+        }
+        over.into_iter().for_each(|process| self.over_after_close(process));
+    }
+
     /// Answers the messages that have come to a connector's rendezvous name.
     #[inline(never)]
     fn receive_at_name(&mut self, i: u32) {
@@ -121,7 +161,8 @@ impl RendezvousTable {
             }
             let (link, proof) = (&rendezvous.link, rendezvous.proof());
             if message.kind == MessageKind::Stay {
-                if sender(link, Role::Connector, proof, &message, &received).is_none() {
+                if sender(link, Role::Connector, proof, &self.trials, &message, &received).is_none()
+                {
                     continue;
                 }
                 // Do not give up yet, because any process of the same user could have sent this Stay. The process

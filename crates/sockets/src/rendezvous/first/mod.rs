@@ -9,6 +9,7 @@ mod list;
 
 use super::agent::Agent;
 use super::attach::Attached;
+use super::history::FirstOutcome;
 use super::nic::Nics;
 use super::offer::{Refusal, receive_accept};
 use super::permit::permitted;
@@ -47,6 +48,19 @@ const ANSWERED_BY: u32 = 8;
 /// Maximum number of times that a request's time limit is doubled. Each withdrawn request doubles the time limit of
 /// the next request.
 const WITHDRAWN_MOST: u32 = 8;
+
+/// Maximum number of exchanges that go on after this process has closed their connections.
+const CLOSED_MOST: usize = 8;
+
+/// An exchange with a process on trial whose connection this process has closed. The exchange goes on for the two
+/// processes' later connections. A server may send its whole answer and close before the client has read any of it.
+struct Closed {
+    process: Process,
+    /// The connector's rendezvous name, with the connection.
+    name: Option<(Arc<Datagram>, Link)>,
+    /// Index of the pair that was offered from `name`.
+    offered: Option<u32>,
+}
 
 /// Nanoseconds without a step after which a rendezvous may be ended to make room for another rendezvous.
 const IDLE_NS: u64 = 1_000_000_000;
@@ -102,6 +116,8 @@ pub(super) struct RendezvousTable {
     list: List,
     inbox: Option<Datagram>,
     trials: Trials,
+    /// Exchanges whose connections this process has closed, the oldest first; at most [`CLOSED_MOST`].
+    closed: Vec<Closed>,
     nics: Nics,
     agent: Agent,
     owner: i32,
@@ -112,6 +128,7 @@ per_engine! {
         list: List::new(),
         inbox: None,
         trials: Trials::new(),
+        closed: Vec::new(),
         nics: Nics::new(),
         agent: Agent::new(),
         owner: 0,
@@ -139,7 +156,7 @@ pub(super) fn forget(at: Ref) -> Reason {
         }
         let Some(i) = table.find(at) else { return Reason::ShortLived };
         let reason = table.reason(i);
-        table.end(i);
+        table.close(i);
         reason
     })
 }
@@ -188,8 +205,25 @@ impl RendezvousTable {
     pub(super) fn over(&mut self, at: Ref) {
         if let Some(i) = self.find(at) {
             self.end(i);
-            known::note_first(at, false);
+            known::note_first(at, FirstOutcome::Met);
         }
+    }
+
+    /// Ends a rendezvous whose connection this process has closed. The exchange with a process on trial goes on.
+    fn close(&mut self, i: u32) {
+        let rendezvous = &self.list[i];
+        if rendezvous.role == Role::Connector {
+            // An acceptor goes on: its Hello costs little, and nothing if no connector waits for it.
+            known::note_first(rendezvous.at, FirstOutcome::Unfinished);
+        }
+        if let Some(process) = rendezvous.trial {
+            let name = match &rendezvous.stage {
+                RendezvousStage::Bound { name, .. } => Some((name.clone(), rendezvous.link)),
+                _ => None,
+            };
+            self.go_on_after_close(Closed { process, name, offered: None });
+        }
+        self.end(i);
     }
 
     /// Removes a rendezvous from the list and returns it. Cancels the rendezvous's query to the agent, and leaves
@@ -211,9 +245,29 @@ impl RendezvousTable {
         }
     }
 
+    /// Continues an exchange after its connection has been closed. Ends the oldest such exchange if there are too many.
+    fn go_on_after_close(&mut self, closed: Closed) {
+        if closed.name.is_none() && self.closed.iter().any(|of| of.process == closed.process) {
+            return;
+        }
+        self.closed.push(closed);
+        if self.closed.len() > CLOSED_MOST {
+            let oldest = self.closed.remove(0);
+            self.leave_trial(Some(oldest.process));
+            self.leave_unanswered();
+        }
+    }
+
+    /// Ends the exchanges with a process whose connections this process has closed.
+    fn over_after_close(&mut self, process: Process) {
+        self.closed.retain(|of| of.process != process);
+        self.leave_trial(Some(process));
+    }
+
     /// Ends a process's trial if no rendezvous needs it.
     fn leave_trial(&mut self, process: Option<Process>) {
         if let Some(process) = process
+            && self.closed.iter().all(|of| of.process != process)
             && self.list.position(|rendezvous| rendezvous.trial == Some(process)).is_none()
         {
             self.trials.over(process);
@@ -246,6 +300,7 @@ impl RendezvousTable {
         }
         self.list.clear();
         self.trials.clear();
+        self.closed.clear();
         self.nics.clear();
         self.agent.clear();
         self.inbox = None;
@@ -274,7 +329,8 @@ impl RendezvousTable {
         });
         for index in unanswered {
             let is_waiting = |rendezvous: &Rendezvous| matches!(rendezvous.stage, RendezvousStage::Bound { offered: Some(pair), .. } if pair == index);
-            if self.list.position(is_waiting).is_none() {
+            let is_going_on = self.closed.iter().any(|of| of.offered == Some(index));
+            if !is_going_on && self.list.position(is_waiting).is_none() {
                 receive_accept(index);
                 pair::leave_unanswered(index, epoll_sets::forget_pair);
             }
@@ -288,6 +344,7 @@ impl RendezvousTable {
             self.owner = pid;
             self.list.clear();
             self.trials.clear();
+            self.closed.clear();
             self.nics.clear();
             self.agent.clear();
             self.inbox = None;
@@ -305,11 +362,14 @@ impl RendezvousTable {
         self.step_by_agent(i);
         let Some(i) = self.find(at) else { return Attached::No };
         let attached = match at.conn.role() {
-            Role::Connector => self.step_connector(fd, i),
+            Role::Connector => {
+                self.receive_after_close();
+                self.step_connector(fd, i)
+            }
             Role::Acceptor => self.step_acceptor(fd, i),
         };
         if attached == Attached::Yes {
-            known::note_first(at, false);
+            known::note_first(at, FirstOutcome::Met);
         }
         if let Some(i) = self.find(at)
             && (n >= self.list[i].until || self.list[i].is_refused_after_all(n))
@@ -354,7 +414,7 @@ impl RendezvousTable {
             other => other,
         };
         if reason == Reason::OtherUser {
-            known::note_first(at, true);
+            known::note_first(at, FirstOutcome::Refused);
         }
         self.end(i);
         give_up(at, reason);
