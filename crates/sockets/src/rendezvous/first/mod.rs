@@ -294,10 +294,17 @@ impl RendezvousTable {
     pub(super) fn leave_all(&mut self) {
         // A forked child only clears its copy of the list. Its parent still uses the rendezvous in the list.
         if self.owner == call::getpid() {
+            self.closed.clear();
             while let Some(i) = self.list.any() {
                 self.end(i);
             }
+            self.leave_unanswered();
         }
+        self.clear();
+    }
+
+    /// Forgets everything, and closes all sockets.
+    fn clear(&mut self) {
         self.list.clear();
         self.trials.clear();
         self.closed.clear();
@@ -342,12 +349,7 @@ impl RendezvousTable {
         let pid = call::getpid();
         if self.owner != pid {
             self.owner = pid;
-            self.list.clear();
-            self.trials.clear();
-            self.closed.clear();
-            self.nics.clear();
-            self.agent.clear();
-            self.inbox = None;
+            self.clear();
         }
     }
 
