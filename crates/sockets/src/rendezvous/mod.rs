@@ -29,6 +29,10 @@
 //! message. Two processes share memory only if each could trace the other, or if rules at both ends trust the
 //! other's user. The kernel decides which process can trace another. Descriptors go only to the address that a
 //! proven message came from. Messages that fail a check are dropped and counted.
+//!
+//! If a program has closed the connection meanwhile, the kernel cannot identify its other end. Then an exchange goes on
+//! only with a process that has already passed this check, or that answers this process's Hello. Such a process gets
+//! descriptors only if each of the two processes could trace the other.
 
 mod agent;
 mod attach;

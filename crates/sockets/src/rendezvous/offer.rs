@@ -128,11 +128,12 @@ fn examine(trials: &Trials, message: &Message, sender: Sender) -> Result<Secret,
 pub(super) fn show(
     inbox: &Datagram,
     link: &Link,
+    proof: Proof,
     trials: &mut Trials,
     message: &Message,
     received: &Received,
 ) -> Result<bool, Refusal> {
-    let sender = sender(link, Role::Acceptor, Proof::Kernel, trials, message, received);
+    let sender = sender(link, Role::Acceptor, proof, trials, message, received);
     let Some(sender) = sender else { return Ok(false) };
     let challenge = || trace::read_challenge(message.from.pid, message.place);
     let Some(shown) = sender.may_be_kin.then(challenge).flatten() else {

@@ -41,6 +41,9 @@ pub(super) enum Proof {
     Kernel,
     /// The agent supplied the socket on which the message came.
     Agent,
+    /// This process has sent a Hello to the other end, and has closed the connection since then. This proves nothing of
+    /// the sender's user, so only a process that this process can trace may be the sender.
+    Greeted,
 }
 
 /// The sender of a message, as far as the kernel identifies the sender.
@@ -99,7 +102,7 @@ pub(super) fn sender(
     // share. A rule for a user's number must not match this shared id.
     let is_trusted = match trace::is_ambiguous(uid) {
         true => is_by_agent && trusts(link, role, None),
-        false => trusts(link, role, Some(uid)),
+        false => proof != Proof::Greeted && trusts(link, role, Some(uid)),
     };
     let sender = Sender { uid, may_be_kin, is_trusted, is_by_agent };
     if !sender.may_be_kin && !sender.is_trusted {
@@ -107,7 +110,10 @@ pub(super) fn sender(
         return None;
     }
     let is_on_trial = sender.may_be_kin && trials.has(message.from);
-    if !is_by_agent && !is_on_trial && !owns_other_end(link, role, message.link.cookie, uid) {
+    if proof == Proof::Kernel
+        && !is_on_trial
+        && !owns_other_end(link, role, message.link.cookie, uid)
+    {
         junk(Junk::Stale);
         return None;
     }

@@ -58,6 +58,26 @@ fn processes_meet_though_their_first_connection_is_closed_at_any_step() {
     }
 }
 
+/// Opens a connection, sends a request and an answer, and closes both ends, the acceptor's first. Returns true if both
+/// ends had the VI.
+fn request_and_answer(engines: &Arc<Engines>, listener: &TcpListener) -> bool {
+    let ends = fresh_by(listener, engines);
+    (0..4).for_each(|n| step(&ends, n));
+    let have_met = ends.iter().all(|end| end.phase() == Phase::Attached);
+    let [a, b] = ends;
+    b.close();
+    a.close();
+    have_met
+}
+
+/// No connection lasts as long as a first rendezvous. Later connections continue the exchange of the first one.
+#[test]
+fn processes_meet_though_each_connection_ends_after_its_first_answer() {
+    let engines = Engines::take(Progress::ByHand);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!((0..4).any(|_| request_and_answer(&engines, &listener)));
+}
+
 /// Has a thread close an end's last descriptor after so many steps, while another one is in a call that may attach
 /// the connection. Returns true if the end was not attached by then.
 fn let_go_after(engines: &Arc<Engines>, steps: usize, side: usize) -> bool {

@@ -111,9 +111,11 @@ impl RendezvousTable {
     ) -> Result<(), Refusal> {
         let Some(inbox) = &self.inbox else { return Ok(()) };
         let link = of.map_or(message.link, |i| self.list[i].link);
+        let is_greeted = self.greeted.iter().any(|greeted| greeted.same_connection(&link));
+        let proof = if of.is_none() && is_greeted { Proof::Greeted } else { Proof::Kernel };
         match message.kind {
             MessageKind::Ask => {
-                if show(inbox, &link, &mut self.trials, message, &received)? {
+                if show(inbox, &link, proof, &mut self.trials, message, &received)? {
                     match of {
                         Some(i) => self.tries(i, message.from),
                         None => {
@@ -125,7 +127,7 @@ impl RendezvousTable {
                 Ok(())
             }
             MessageKind::Offer => {
-                take_offer(inbox, &link, Proof::Kernel, &mut self.trials, message, received)?;
+                take_offer(inbox, &link, proof, &mut self.trials, message, received)?;
                 self.over_after_close(message.from);
                 Ok(())
             }

@@ -32,6 +32,7 @@ use sovia_control::{NicName, Reason};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Errno, call, clock, fd};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Number of transfers after which an end stops waiting for the other end's answer. The limit counts transfers, not
@@ -51,6 +52,9 @@ const WITHDRAWN_MOST: u32 = 8;
 
 /// Maximum number of exchanges that go on after this process has closed their connections.
 const CLOSED_MOST: usize = 8;
+
+/// Maximum number of connections that an acceptor remembers after it has closed them.
+const GREETED_MOST: usize = 16;
 
 /// An exchange with a process on trial whose connection this process has closed. The exchange goes on for the two
 /// processes' later connections. A server may send its whole answer and close before the client has read any of it.
@@ -118,6 +122,8 @@ pub(super) struct RendezvousTable {
     trials: Trials,
     /// Exchanges whose connections this process has closed, the oldest first; at most [`CLOSED_MOST`].
     closed: Vec<Closed>,
+    /// Connections that this process has closed as the acceptor, after it had sent Hello; at most [`GREETED_MOST`].
+    greeted: VecDeque<Link>,
     nics: Nics,
     agent: Agent,
     owner: i32,
@@ -129,6 +135,7 @@ per_engine! {
         inbox: None,
         trials: Trials::new(),
         closed: Vec::new(),
+        greeted: VecDeque::new(),
         nics: Nics::new(),
         agent: Agent::new(),
         owner: 0,
@@ -215,6 +222,10 @@ impl RendezvousTable {
         if rendezvous.role == Role::Connector {
             // An acceptor goes on: its Hello costs little, and nothing if no connector waits for it.
             known::note_first(rendezvous.at, FirstOutcome::Unfinished);
+        }
+        if matches!(rendezvous.stage, RendezvousStage::Looking { greeted: true }) {
+            self.greeted.truncate(GREETED_MOST - 1);
+            self.greeted.push_front(rendezvous.link);
         }
         if let Some(process) = rendezvous.trial {
             let name = match &rendezvous.stage {
@@ -308,6 +319,7 @@ impl RendezvousTable {
         self.list.clear();
         self.trials.clear();
         self.closed.clear();
+        self.greeted.clear();
         self.nics.clear();
         self.agent.clear();
         self.inbox = None;
