@@ -26,6 +26,8 @@ const PLACES: usize = 256;
 struct Histories {
     /// For each place: number of connections in each size class, one byte per class.
     lengths: [AtomicU64; PLACES],
+    /// Like `lengths`, but by the number of transfers alone.
+    transfers: [AtomicU64; PLACES],
     /// For each place: average number of sleeps per message (low half), and number of planned connections (from bit
     /// [`DECIDED`]).
     sleeps: [AtomicU64; PLACES],
@@ -43,6 +45,9 @@ pub(super) struct Plan {
     pub(super) known: u32,
     /// For a rendezvous with a process that shares no segment with this process yet.
     pub(super) unknown: u32,
+    /// Set if only the bytes of the connections make such a rendezvous pay. Most of the bytes are sent before the
+    /// rendezvous ends. So it pays only because later connections find the segment.
+    pub(super) is_for_later: bool,
 }
 
 /// Number of size classes. Each class has one byte of a word in `lengths`.
@@ -77,8 +82,8 @@ const DECIDED: u32 = 32;
 /// Minimum number of transfers before a first rendezvous that is deferred. If this first rendezvous also fails, it
 /// costs less than 2 % as much as these transfers.
 const DEFERRED: u32 = 256;
-/// Number of connections for which a first rendezvous is deferred after an unfinished one. A first rendezvous costs a
-/// third of a short connection.
+/// Number of connections for which a first rendezvous is deferred after an unfinished one, or after one for the benefit
+/// of later connections. A first rendezvous costs a third of a short connection.
 const AFTER_UNFINISHED: u8 = 15;
 /// Value in `deferred` until a first rendezvous leads to a VI.
 const FOREVER: u8 = u8::MAX;
@@ -155,16 +160,17 @@ fn histories() -> Option<&'static Histories> {
 
 // The functions below take no lock, so a count may be lost if two threads write at once. The counts are only hints.
 
-/// Returns the length of a connection with so many transfers at this end, and so many bytes in both directions.
-pub(super) fn length(transfers: u64, bytes: u64) -> u32 {
-    u32::try_from(transfers + bytes / BYTES).unwrap_or(u32::MAX)
-}
-
-/// Counts an ended connection of this length.
-pub(super) fn learn(place: u32, length: u32) {
+/// Counts an ended connection, with its number of transfers at this end and of bytes in both directions.
+pub(super) fn learn(place: u32, transfers: u64, bytes: u64) {
     if let Some(histories) = histories() {
-        let word = &histories.lengths[place as usize % PLACES];
-        word.store(with_one_more(word.load(Ordering::Relaxed), length), Ordering::Relaxed);
+        let place = place as usize % PLACES;
+        for (words, length) in
+            [(&histories.lengths, transfers + bytes / BYTES), (&histories.transfers, transfers)]
+        {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            let word = &words[place];
+            word.store(with_one_more(word.load(Ordering::Relaxed), length), Ordering::Relaxed);
+        }
     }
 }
 
@@ -193,7 +199,8 @@ pub(super) fn learn_first(place: u32, outcome: FirstOutcome) {
         let word = &histories.deferred[place as usize % PLACES];
         let before = word.load(Ordering::Relaxed);
         let deferred = match outcome {
-            FirstOutcome::Met => 0,
+            FirstOutcome::Met if before == FOREVER => 0,
+            FirstOutcome::Met => before,
             FirstOutcome::Refused => FOREVER,
             FirstOutcome::Unfinished => before.max(AFTER_UNFINISHED),
         };
@@ -203,11 +210,16 @@ pub(super) fn learn_first(place: u32, outcome: FirstOutcome) {
     }
 }
 
-/// Returns the minimum number of transfers before the next connection at this place begins a first rendezvous.
-pub(super) fn least_unknown(place: u32) -> u32 {
+/// Returns the minimum number of transfers before the next connection at this place begins a first rendezvous. If
+/// `is_for_later`, the connections after this one do not begin one at once.
+pub(super) fn least_unknown(place: u32, is_for_later: bool) -> u32 {
     let Some(histories) = histories() else { return 0 };
     let word = &histories.deferred[place as usize % PLACES];
     match word.load(Ordering::Relaxed) {
+        0 if is_for_later => {
+            word.store(AFTER_UNFINISHED, Ordering::Relaxed);
+            0
+        }
         0 => 0,
         FOREVER => DEFERRED,
         connections => {
@@ -225,7 +237,9 @@ pub(super) fn plan(place: u32) -> Option<Plan> {
     let now = word.load(Ordering::Relaxed).wrapping_add(1 << DECIDED);
     word.store(now, Ordering::Relaxed);
     let (decided, sleeps) = (now >> DECIDED, (now & (2 * ALWAYS - 1)).min(ALWAYS));
-    let lengths = || histories.lengths[place].load(Ordering::Relaxed);
+    let lengths = || {
+        [&histories.lengths, &histories.transfers].map(|words| words[place].load(Ordering::Relaxed))
+    };
     if decided.is_multiple_of(TRIAL) {
         return planned(lengths(), 0);
     }
@@ -243,21 +257,26 @@ pub(super) fn plan(place: u32) -> Option<Plan> {
 
 impl Plan {
     fn word(self) -> u64 {
-        u64::from(self.known) | u64::from(self.unknown) << 16 | 1 << 32
+        let is_for_later = u64::from(self.is_for_later);
+        u64::from(self.known) | u64::from(self.unknown) << 16 | 1 << 32 | is_for_later << 33
     }
 
     fn from_word(word: u64) -> Option<Plan> {
-        (word != 0)
-            .then_some(Plan { known: word as u32 & 0xffff, unknown: (word >> 16) as u32 & 0xffff })
+        (word != 0).then_some(Plan {
+            known: word as u32 & 0xffff,
+            unknown: (word >> 16) as u32 & 0xffff,
+            is_for_later: word >> 33 & 1 != 0,
+        })
     }
 }
 
-/// Returns the plan with which the connections counted in `lengths` would have cost the least. `sleeps` is the
-/// number of waits, out of [`ALWAYS`], in which the thread sleeps.
-fn planned(lengths: u64, sleeps: u64) -> Option<Plan> {
+/// Returns the plan with which the counted connections would have cost the least. The counts are those by length, and
+/// those by transfers alone. `sleeps` is the number of waits, out of [`ALWAYS`], in which the thread sleeps.
+fn planned([lengths, transfers]: [u64; 2], sleeps: u64) -> Option<Plan> {
     let known = cheapest(lengths, Cost::Known as u32, sleeps)?;
     let unknown = cheapest(lengths, Cost::Unknown as u32, sleeps)?.max(known);
-    Some(Plan { known, unknown })
+    let by_transfers = cheapest(transfers, Cost::Unknown as u32, sleeps)?;
+    Some(Plan { known, unknown, is_for_later: unknown < by_transfers })
 }
 
 /// Returns `word` with the sleeps of one more connection in its moving average. Each connection weighs half as much
@@ -334,7 +353,7 @@ mod tests {
         // Each of the first connections computes its own plan. Without counted connections there is no plan.
         (0..PLANNED).for_each(|_| assert_eq!(plan(PLACE), None));
         for transfers in [4, 10_000, 4] {
-            (0..100).for_each(|_| learn(PLACE, transfers));
+            (0..100).for_each(|_| learn(PLACE, transfers, 0));
             (0..TRIAL).for_each(|_| _ = plan(PLACE));
             // The connection that is planned as if no thread slept gets the same plan, because no thread sleeps in
             // this test.
@@ -350,22 +369,27 @@ mod tests {
     fn a_refusal_defers_first_rendezvous_until_one_succeeds() {
         start();
         const PLACE: u32 = 202;
-        assert_eq!(least_unknown(PLACE), 0);
+        let least = |place| least_unknown(place, false);
+        assert_eq!(least(PLACE), 0);
         learn_first(PLACE, FirstOutcome::Refused);
         learn_first(PLACE, FirstOutcome::Unfinished);
-        assert!((0..100).all(|_| least_unknown(PLACE) == DEFERRED));
-        assert_eq!(least_unknown(PLACE + 1), 0);
+        assert!((0..100).all(|_| least(PLACE) == DEFERRED));
+        assert_eq!(least(PLACE + 1), 0);
         learn_first(PLACE, FirstOutcome::Met);
-        assert_eq!(least_unknown(PLACE), 0);
+        assert_eq!(least(PLACE), 0);
     }
 
     #[test]
     fn an_unfinished_first_rendezvous_defers_the_next_ones_for_some_connections() {
         start();
         const PLACE: u32 = 203;
+        let deferred = || (0..AFTER_UNFINISHED).all(|_| least_unknown(PLACE, false) == DEFERRED);
         learn_first(PLACE, FirstOutcome::Unfinished);
-        assert!((0..AFTER_UNFINISHED).all(|_| least_unknown(PLACE) == DEFERRED));
-        assert_eq!(least_unknown(PLACE), 0);
+        assert!(deferred());
+        assert_eq!(least_unknown(PLACE, true), 0);
+        learn_first(PLACE, FirstOutcome::Met);
+        assert!(deferred(), "the one before was for later connections");
+        assert_eq!(least_unknown(PLACE, false), 0);
     }
 
     #[test]
@@ -378,7 +402,8 @@ mod tests {
 
     #[test]
     fn plans_are_packed_and_unpacked() {
-        for plan in [Plan { known: 0, unknown: 0 }, Plan { known: 17, unknown: 0xffff }] {
+        for (known, unknown, is_for_later) in [(0, 0, false), (17, 0xffff, true)] {
+            let plan = Plan { known, unknown, is_for_later };
             assert_eq!(Plan::from_word(plan.word()), Some(plan));
         }
         assert_eq!(Plan::from_word(0), None);
@@ -415,13 +440,14 @@ mod tests {
 
     #[test]
     fn one_long_answer_pays_as_many_transfers_do() {
-        // A request and its answer, and the transfers by which a client receives so many bytes.
-        let of_answer = |bytes: u64| length(2 + bytes / (64 << 10), bytes);
-        for (bytes, pays) in [(600, false), (100_000, false), (1 << 20, true), (1 << 30, true)] {
-            let known = after(&[of_answer(bytes); 20], Cost::Known);
-            assert_eq!(known == Some(0), pays, "{bytes} bytes");
+        start();
+        for (place, bytes, pays) in
+            [(204, 600, false), (205, 100_000, false), (206, 1 << 20, true), (207, 1 << 30, true)]
+        {
+            (0..20).for_each(|_| learn(place, 3, bytes));
+            let plan = plan(place).unwrap();
+            assert_eq!((plan.known == 0, plan.is_for_later), (pays, pays), "{bytes} bytes");
         }
-        assert_eq!(length(u64::MAX / 2, u64::MAX), u32::MAX);
     }
 
     #[test]

@@ -48,10 +48,13 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     if let Some(after) = config::meet_after() {
         (known, unknown) = (after, after);
     } else if let Some(of) = counted_at(fd, at) {
+        let mut is_for_later = false;
         if let Some(plan) = history::plan(of) {
             (known, unknown) = (plan.known, plan.unknown);
+            // An acceptor does not wait for its turn: its Hello costs little, and nothing if no connector waits for it.
+            is_for_later = plan.is_for_later && at.conn.is_connector();
         }
-        unknown = unknown.max(history::least_unknown(of));
+        unknown = unknown.max(history::least_unknown(of, is_for_later));
         place = of + 1;
     }
     approach.known_after.store(known, Ordering::Relaxed);
@@ -86,7 +89,7 @@ pub(super) fn ended(at: Ref, on_vi: &Traffic) {
             let transfers = u64::from(conn.transfers.load(Ordering::Relaxed));
             let messages = on_vi.messages_sent;
             let bytes = on_tcp + on_vi.bytes_sent + on_vi.bytes_received;
-            history::learn(place - 1, history::length(transfers + 2 * messages, bytes));
+            history::learn(place - 1, transfers + 2 * messages, bytes);
             // One or two messages do not show how often threads sleep, because the first message often waits until
             // a program has started.
             if messages > 2 {
