@@ -33,8 +33,7 @@ struct Histories {
     sleeps: [AtomicU64; PLACES],
     /// For each place: the plan computed last, or 0.
     plans: [AtomicU64; PLACES],
-    /// For each place: number of connections for which a first rendezvous is deferred; [`FOREVER`] if the most recent
-    /// first rendezvous was refused.
+    /// For each place: [`Deferral`] of a first rendezvous.
     deferred: [AtomicU8; PLACES],
 }
 
@@ -82,11 +81,59 @@ const DECIDED: u32 = 32;
 /// Minimum number of transfers before a first rendezvous that is deferred. If this first rendezvous also fails, it
 /// costs less than 2 % as much as these transfers.
 const DEFERRED: u32 = 256;
-/// Number of connections for which a first rendezvous is deferred after an unfinished one, or after one for the benefit
-/// of later connections. A first rendezvous costs a third of a short connection.
-const AFTER_UNFINISHED: u8 = 15;
-/// Value in `deferred` until a first rendezvous leads to a VI.
-const FOREVER: u8 = u8::MAX;
+/// Deferral of first rendezvous at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deferral {
+    /// The most recent first rendezvous was refused. Deferred until one leads to a VI.
+    Refused,
+    /// `unfinished`: number of first rendezvous in turn that did not end before their connections, up to
+    /// [`UNFINISHED_MOST`]. `connections`: number of connections for which the next one is deferred. A first rendezvous
+    /// costs a third of a short connection.
+    For { unfinished: u8, connections: u8 },
+}
+
+/// Number of unfinished first rendezvous in turn after which the deferral grows no more.
+const UNFINISHED_MOST: u8 = 5;
+/// Number of connections for which a first rendezvous is deferred after [`UNFINISHED_MOST`] unfinished ones, or after
+/// one for the benefit of later connections.
+const CONNECTIONS_MOST: u8 = 15;
+
+impl Deferral {
+    fn from_word(word: u8) -> Deferral {
+        match word {
+            u8::MAX => Deferral::Refused,
+            _ => Deferral::For { unfinished: word >> 4, connections: word & 15 },
+        }
+    }
+
+    fn word(self) -> u8 {
+        match self {
+            Deferral::Refused => u8::MAX,
+            Deferral::For { unfinished, connections } => unfinished << 4 | connections,
+        }
+    }
+
+    /// Returns the deferral after a first rendezvous with this outcome.
+    fn after(self, outcome: FirstOutcome) -> Deferral {
+        let (unfinished, connections) = match self {
+            Deferral::Refused => (0, 0),
+            Deferral::For { unfinished, connections } => (unfinished, connections),
+        };
+        match (outcome, self) {
+            (FirstOutcome::Refused, _) | (FirstOutcome::Unfinished, Deferral::Refused) => {
+                Deferral::Refused
+            }
+            (FirstOutcome::Met, _) => Deferral::For { unfinished: 0, connections },
+            (FirstOutcome::Unfinished, _) => {
+                // None after the first, then 1, 3, 7 and 15.
+                let more = (1u8 << unfinished) - 1;
+                let unfinished = (unfinished + 1).min(UNFINISHED_MOST);
+                let connections = connections.max(more.min(CONNECTIONS_MOST));
+                Deferral::For { unfinished, connections }
+            }
+        }
+    }
+}
 
 /// Cost of a rendezvous at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
@@ -198,14 +245,9 @@ pub(super) fn learn_first(place: u32, outcome: FirstOutcome) {
     if let Some(histories) = histories() {
         let word = &histories.deferred[place as usize % PLACES];
         let before = word.load(Ordering::Relaxed);
-        let deferred = match outcome {
-            FirstOutcome::Met if before == FOREVER => 0,
-            FirstOutcome::Met => before,
-            FirstOutcome::Refused => FOREVER,
-            FirstOutcome::Unfinished => before.max(AFTER_UNFINISHED),
-        };
-        if before != deferred {
-            word.store(deferred, Ordering::Relaxed);
+        let after = Deferral::from_word(before).after(outcome).word();
+        if before != after {
+            word.store(after, Ordering::Relaxed);
         }
     }
 }
@@ -215,18 +257,18 @@ pub(super) fn learn_first(place: u32, outcome: FirstOutcome) {
 pub(super) fn least_unknown(place: u32, is_for_later: bool) -> u32 {
     let Some(histories) = histories() else { return 0 };
     let word = &histories.deferred[place as usize % PLACES];
-    match word.load(Ordering::Relaxed) {
-        0 if is_for_later => {
-            word.store(AFTER_UNFINISHED, Ordering::Relaxed);
-            0
+    let (next, least) = match Deferral::from_word(word.load(Ordering::Relaxed)) {
+        Deferral::Refused => return DEFERRED,
+        Deferral::For { connections: 0, .. } if !is_for_later => return 0,
+        Deferral::For { unfinished, connections: 0 } => {
+            (Deferral::For { unfinished, connections: CONNECTIONS_MOST }, 0)
         }
-        0 => 0,
-        FOREVER => DEFERRED,
-        connections => {
-            word.store(connections - 1, Ordering::Relaxed);
-            DEFERRED
+        Deferral::For { unfinished, connections } => {
+            (Deferral::For { unfinished, connections: connections - 1 }, DEFERRED)
         }
-    }
+    };
+    word.store(next.word(), Ordering::Relaxed);
+    least
 }
 
 /// Returns the plan for the next connection at this place, or `None` if no connection has been counted there.
@@ -380,16 +422,20 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_first_rendezvous_defers_the_next_ones_for_some_connections() {
+    fn unfinished_first_rendezvous_defer_the_next_one_for_more_and_more_connections() {
         start();
         const PLACE: u32 = 203;
-        let deferred = || (0..AFTER_UNFINISHED).all(|_| least_unknown(PLACE, false) == DEFERRED);
+        let deferred = || (0..).take_while(|_| least_unknown(PLACE, false) == DEFERRED).count();
+        for expected in [0, 1, 3, 7, 15, 15] {
+            learn_first(PLACE, FirstOutcome::Unfinished);
+            assert_eq!(deferred(), expected);
+        }
+        learn_first(PLACE, FirstOutcome::Met);
         learn_first(PLACE, FirstOutcome::Unfinished);
-        assert!(deferred());
+        assert_eq!(deferred(), 0);
         assert_eq!(least_unknown(PLACE, true), 0);
         learn_first(PLACE, FirstOutcome::Met);
-        assert!(deferred(), "the one before was for later connections");
-        assert_eq!(least_unknown(PLACE, false), 0);
+        assert_eq!(deferred(), usize::from(CONNECTIONS_MOST), "it was for later connections");
     }
 
     #[test]
