@@ -61,7 +61,7 @@ pub enum Used {
 
 /// VIs with lower numbers than this may keep memory while they are free. A request takes the lowest free number, so
 /// these VIs are used most.
-const STAYS: u32 = 16;
+const STAYS: u32 = 128;
 
 /// Number of VIs in a group. Each side has one word with a bit for each group. So a side that has no request of the
 /// other side reads only this word.

@@ -20,6 +20,8 @@ pub(crate) struct Approach {
     /// Number of transfers after which this end also looks for the peer among processes that share no segment with
     /// it.
     pub(crate) unknown_after: AtomicU32,
+    /// Not 0 if the connector grants the VI together with a request that it makes before the first transfer.
+    pub(crate) grants: AtomicU32,
     /// Number of transfers up to which each transfer looks for a rendezvous message, because the two processes have
     /// just exchanged one.
     eager_until: AtomicU32,
@@ -65,6 +67,7 @@ impl Approach {
         zero(&self.stored_history);
         zero(&self.known_after);
         zero(&self.unknown_after);
+        zero(&self.grants);
         zero(&self.eager_until);
         zero(&self.has_sent);
         zero(&self.link);

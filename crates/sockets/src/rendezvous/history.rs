@@ -26,7 +26,7 @@ const PLACES: usize = 256;
 struct Histories {
     /// For each place: number of connections in each size class, one byte per class.
     lengths: [AtomicU64; PLACES],
-    /// Like `lengths`, but by the number of transfers alone.
+    /// Like `lengths`, but by the number of transfers alone. A connection whose transfers are long counts as short.
     transfers: [AtomicU64; PLACES],
     /// For each place: average number of sleeps per message (low half), and number of planned connections (from bit
     /// [`DECIDED`]).
@@ -47,12 +47,17 @@ pub(super) struct Plan {
     /// Set if only the bytes of the connections make such a rendezvous pay. Most of the bytes are sent before the
     /// rendezvous ends. So it pays only because later connections find the segment.
     pub(super) is_for_later: bool,
+    /// Set if only the bytes of the connections make a rendezvous at once pay. Most of the bytes may be in the first
+    /// answer, so the connector grants the VI with its request.
+    pub(super) grants: bool,
 }
 
 /// Number of size classes. Each class has one byte of a word in `lengths`.
 const CLASSES: usize = 8;
 /// Number of bytes that cost as much over TCP as a transfer of a few bytes.
 const BYTES: u64 = 16 << 10;
+/// Average number of bytes from which the transfers of a connection are long.
+const LONG: u64 = 4 << 10;
 /// Assumed length of a connection in each class. A length is the number of sends and receives at one end, plus one for
 /// every [`BYTES`] bytes.
 const LENGTHS: [u32; CLASSES] = [2, 6, 10, 14, 20, 48, 96, 1000];
@@ -211,8 +216,9 @@ fn histories() -> Option<&'static Histories> {
 pub(super) fn learn(place: u32, transfers: u64, bytes: u64) {
     if let Some(histories) = histories() {
         let place = place as usize % PLACES;
+        let short = if bytes / transfers.max(1) >= LONG { 0 } else { transfers };
         for (words, length) in
-            [(&histories.lengths, transfers + bytes / BYTES), (&histories.transfers, transfers)]
+            [(&histories.lengths, transfers + bytes / BYTES), (&histories.transfers, short)]
         {
             let length = u32::try_from(length).unwrap_or(u32::MAX);
             let word = &words[place];
@@ -299,8 +305,8 @@ pub(super) fn plan(place: u32) -> Option<Plan> {
 
 impl Plan {
     fn word(self) -> u64 {
-        let is_for_later = u64::from(self.is_for_later);
-        u64::from(self.known) | u64::from(self.unknown) << 16 | 1 << 32 | is_for_later << 33
+        let flags = 1 | u64::from(self.is_for_later) << 1 | u64::from(self.grants) << 2;
+        u64::from(self.known) | u64::from(self.unknown) << 16 | flags << 32
     }
 
     fn from_word(word: u64) -> Option<Plan> {
@@ -308,6 +314,7 @@ impl Plan {
             known: word as u32 & 0xffff,
             unknown: (word >> 16) as u32 & 0xffff,
             is_for_later: word >> 33 & 1 != 0,
+            grants: word >> 34 & 1 != 0,
         })
     }
 }
@@ -317,8 +324,13 @@ impl Plan {
 fn planned([lengths, transfers]: [u64; 2], sleeps: u64) -> Option<Plan> {
     let known = cheapest(lengths, Cost::Known as u32, sleeps)?;
     let unknown = cheapest(lengths, Cost::Unknown as u32, sleeps)?.max(known);
-    let by_transfers = cheapest(transfers, Cost::Unknown as u32, sleeps)?;
-    Some(Plan { known, unknown, is_for_later: unknown < by_transfers })
+    let by_transfers = |cost| cheapest(transfers, cost as u32, sleeps);
+    Some(Plan {
+        known,
+        unknown,
+        is_for_later: unknown < by_transfers(Cost::Unknown)?,
+        grants: known == 0 && by_transfers(Cost::Known)? != 0,
+    })
 }
 
 /// Returns `word` with the sleeps of one more connection in its moving average. Each connection weighs half as much
@@ -448,8 +460,8 @@ mod tests {
 
     #[test]
     fn plans_are_packed_and_unpacked() {
-        for (known, unknown, is_for_later) in [(0, 0, false), (17, 0xffff, true)] {
-            let plan = Plan { known, unknown, is_for_later };
+        for (known, unknown, flag) in [(0, 0, false), (17, 0xffff, true)] {
+            let plan = Plan { known, unknown, is_for_later: flag, grants: !flag };
             assert_eq!(Plan::from_word(plan.word()), Some(plan));
         }
         assert_eq!(Plan::from_word(0), None);
@@ -492,8 +504,13 @@ mod tests {
         {
             (0..20).for_each(|_| learn(place, 3, bytes));
             let plan = plan(place).unwrap();
-            assert_eq!((plan.known == 0, plan.is_for_later), (pays, pays), "{bytes} bytes");
+            let seen = (plan.known == 0, plan.is_for_later, plan.grants);
+            assert_eq!(seen, (pays, pays, pays), "{bytes} bytes");
         }
+        // Many short transfers: the peer may send first, and has then not seen the request.
+        (0..20).for_each(|_| learn(208, 1000, 64_000));
+        let plan = plan(208).unwrap();
+        assert_eq!((plan.known, plan.is_for_later, plan.grants), (0, false, false));
     }
 
     #[test]

@@ -45,29 +45,35 @@ pub(super) enum KnownOutcome {
 pub(super) fn prepare(fd: i32, at: Ref) {
     let approach = &at.conn.approach;
     let (mut place, mut known, mut unknown) = (NO_HISTORY, FIRST, FIRST);
+    let mut grants = false;
     if let Some(after) = config::meet_after() {
-        (known, unknown) = (after, after);
+        (known, unknown, grants) = (after, after, after == 0);
     } else if let Some(of) = counted_at(fd, at) {
         let mut is_for_later = false;
         if let Some(plan) = history::plan(of) {
             (known, unknown) = (plan.known, plan.unknown);
             // An acceptor does not wait for its turn: its Hello costs little, and nothing if no connector waits for it.
             is_for_later = plan.is_for_later && at.conn.is_connector();
+            grants = plan.grants;
         }
         unknown = unknown.max(history::least_unknown(of, is_for_later));
         place = of + 1;
     }
+    approach.grants.store(grants.into(), Ordering::Relaxed);
     approach.known_after.store(known, Ordering::Relaxed);
     approach.unknown_after.store(unknown, Ordering::Relaxed);
     approach.history.store(place, Ordering::Release);
 }
 
 /// Returns true if the connector grants the VI to the acceptor together with its request, before the first byte. Then
-/// the acceptor can send its first answer on the VI. The socket must be fresh, so that no other process has the socket:
+/// the acceptor can send its first answer on the VI. If the acceptor sends before it looks for requests, the connection
+/// stays on TCP. So a grant pays only if most bytes are in the first answer. The socket must be fresh, so that no other process has the socket:
 /// another process would look for the answer on TCP in vain. The peer must have answered an earlier request. A process
 /// that a server forks for one connection rarely answers requests for other connections.
 fn grants(at: Ref, pair: u32) -> bool {
-    at.conn.approach.fresh.load(Ordering::Acquire) != 0
+    let approach = &at.conn.approach;
+    approach.grants.load(Ordering::Relaxed) != 0
+        && approach.fresh.load(Ordering::Acquire) != 0
         && pair::get(pair).is_some_and(|pair| pair.answers.load(Ordering::Relaxed))
 }
 

@@ -26,8 +26,9 @@ use sovia_sys::clock;
 const POOL_LEAST: u32 = MESSAGE_MAX as u32;
 /// Number of bytes of the overflow buffer that are not counted.
 const OVERFLOW_LEAST: u32 = 16 << 10;
-/// Part of the family's limit that a direction may leave allocated for a while after the VI has become free.
-const STAYS: u64 = 64;
+/// Divisor of the family's limit: a direction may leave this part of the limit allocated for a while after the VI has
+/// become free. All free VIs of a segment together then keep at most as much as the limit.
+const STAYS: u64 = 256;
 /// Factor by which the usable part of the pool or overflow buffer grows at each request.
 const STEP: u32 = 4;
 

@@ -80,7 +80,7 @@ impl RendezvousTable {
 
     /// Handles the messages in the inbox, for all acceptors' connections of this process.
     #[inline(never)]
-    fn receive_offers(&mut self) {
+    pub(super) fn receive_offers(&mut self) {
         for _ in 0..DATAGRAMS {
             let Some((message, received)) = self.inbox.as_ref().and_then(receive) else { return };
             // If a process has connected to itself, it has a rendezvous for each end. Choose the acceptor's,
@@ -110,17 +110,30 @@ impl RendezvousTable {
         received: Received,
     ) -> Result<(), Refusal> {
         let Some(inbox) = &self.inbox else { return Ok(()) };
-        let link = of.map_or(message.link, |i| self.list[i].link);
-        let is_greeted = self.greeted.iter().any(|greeted| greeted.same_connection(&link));
-        let proof = if of.is_none() && is_greeted { Proof::Greeted } else { Proof::Kernel };
+        let greeted = || self.greeted.iter().find(|link| link.same_connection(&message.link));
+        let (link, proof) = match of {
+            Some(i) => (self.list[i].link, Proof::Kernel),
+            None => match greeted() {
+                Some(link) => (*link, Proof::Greeted),
+                None => {
+                    junk(Junk::Stale);
+                    return Ok(());
+                }
+            },
+        };
         match message.kind {
             MessageKind::Ask => {
                 if show(inbox, &link, proof, &mut self.trials, message, &received)? {
                     match of {
                         Some(i) => self.tries(i, message.from),
                         None => {
-                            let process = message.from;
-                            self.go_on_after_close(Closed { process, name: None, offered: None });
+                            let (process, since) = (message.from, clock::now_ns());
+                            self.go_on_after_close(Closed {
+                                process,
+                                name: None,
+                                offered: None,
+                                since,
+                            });
                         }
                     }
                 }

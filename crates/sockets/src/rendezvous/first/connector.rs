@@ -38,7 +38,9 @@ impl RendezvousTable {
                             attached = attach(fd, rendezvous.at, index, vi);
                         }
                         if attached != Attached::No {
+                            let peer = pair.peer;
                             self.remove(i);
+                            self.over_after_close(peer);
                         } else if rendezvous.at.conn.phase() == Phase::Plain {
                             self.end(i);
                         }

@@ -29,6 +29,7 @@ use core::cell::OnceCell;
 use core::sync::atomic::Ordering;
 use list::List;
 use sovia_control::{NicName, Reason};
+use sovia_signal::chain::is_in_handler;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Errno, call, clock, fd};
@@ -52,18 +53,22 @@ const WITHDRAWN_MOST: u32 = 8;
 
 /// Maximum number of exchanges that go on after this process has closed their connections.
 const CLOSED_MOST: usize = 8;
+/// Maximum number of these exchanges with one process. A later exchange must not end one that has come further.
+const CLOSED_OF_ONE: usize = 2;
 
 /// Maximum number of connections that an acceptor remembers after it has closed them.
-const GREETED_MOST: usize = 16;
+const GREETED_MOST: usize = 128;
 
 /// An exchange with a process on trial whose connection this process has closed. The exchange goes on for the two
 /// processes' later connections. A server may send its whole answer and close before the client has read any of it.
 struct Closed {
     process: Process,
-    /// The connector's rendezvous name, with the connection.
+    /// The connector's rendezvous name, with the connection; `None` if this process was the acceptor.
     name: Option<(Arc<Datagram>, Link)>,
     /// Index of the pair that was offered from `name`.
     offered: Option<u32>,
+    /// Time of the close.
+    since: u64,
 }
 
 /// Nanoseconds without a step after which a rendezvous may be ended to make room for another rendezvous.
@@ -163,7 +168,7 @@ pub(super) fn forget(at: Ref) -> Reason {
         }
         let Some(i) = table.find(at) else { return Reason::ShortLived };
         let reason = table.reason(i);
-        table.close(i);
+        table.close(at, i);
         reason
     })
 }
@@ -217,22 +222,43 @@ impl RendezvousTable {
     }
 
     /// Ends a rendezvous whose connection this process has closed. The exchange with a process on trial goes on.
-    fn close(&mut self, i: u32) {
+    fn close(&mut self, at: Ref, mut i: u32) {
+        if matches!(self.list[i].stage, RendezvousStage::Looking { greeted: true }) {
+            if !is_in_handler() {
+                // A client has often received a part of a long answer by the time the server closes, and so has answered
+                // the Hello.
+                self.receive_offers();
+                let Some(still) = self.find(at) else { return };
+                i = still;
+            }
+            self.greeted.truncate(GREETED_MOST - 1);
+            self.greeted.push_front(self.list[i].link);
+        }
         let rendezvous = &self.list[i];
+        let name = match &rendezvous.stage {
+            RendezvousStage::Bound { name, offered } => {
+                Some((name.clone(), rendezvous.link, *offered))
+            }
+            _ => None,
+        };
         if rendezvous.role == Role::Connector {
-            // An acceptor goes on: its Hello costs little, and nothing if no connector waits for it.
+            // An acceptor does not defer its next Hello: a Hello costs little, and nothing if no connector waits for it.
             known::note_first(rendezvous.at, FirstOutcome::Unfinished);
         }
-        if matches!(rendezvous.stage, RendezvousStage::Looking { greeted: true }) {
-            self.greeted.truncate(GREETED_MOST - 1);
-            self.greeted.push_front(rendezvous.link);
-        }
-        if let Some(process) = rendezvous.trial {
-            let name = match &rendezvous.stage {
-                RendezvousStage::Bound { name, .. } => Some((name.clone(), rendezvous.link)),
-                _ => None,
-            };
-            self.go_on_after_close(Closed { process, name, offered: None });
+        let since = clock::now_ns();
+        match (rendezvous.trial, name) {
+            (Some(process), Some((name, link, offered))) => {
+                self.go_on_after_close(Closed {
+                    process,
+                    name: Some((name, link)),
+                    offered,
+                    since,
+                });
+            }
+            (Some(process), None) if rendezvous.role == Role::Acceptor => {
+                self.go_on_after_close(Closed { process, name: None, offered: None, since });
+            }
+            _ => {}
         }
         self.end(i);
     }
@@ -256,17 +282,35 @@ impl RendezvousTable {
         }
     }
 
-    /// Continues an exchange after its connection has been closed. Ends the oldest such exchange if there are too many.
+    /// Continues an exchange after its connection has been closed, unless enough exchanges with the process go on.
     fn go_on_after_close(&mut self, closed: Closed) {
-        if closed.name.is_none() && self.closed.iter().any(|of| of.process == closed.process) {
-            return;
+        let same = |of: &&Closed| {
+            of.process == closed.process && of.name.is_some() == closed.name.is_some()
+        };
+        let most = if closed.name.is_some() { CLOSED_OF_ONE } else { 1 };
+        if self.closed.iter().filter(same).count() < most {
+            self.closed.push(closed);
         }
-        self.closed.push(closed);
         if self.closed.len() > CLOSED_MOST {
-            let oldest = self.closed.remove(0);
-            self.leave_trial(Some(oldest.process));
-            self.leave_unanswered();
+            self.end_closed(0);
         }
+    }
+
+    /// Ends exchanges that have gone on for [`IDLE_NS`] after a close. The peer may have taken no step since then, and
+    /// new connections must not wait for the peer.
+    fn end_old_after_close(&mut self) {
+        let now = clock::now_ns();
+        while let Some(oldest) = self.closed.first()
+            && now.saturating_sub(oldest.since) >= IDLE_NS
+        {
+            self.end_closed(0);
+        }
+    }
+
+    fn end_closed(&mut self, n: usize) {
+        let closed = self.closed.remove(n);
+        self.leave_trial(Some(closed.process));
+        self.leave_unanswered();
     }
 
     /// Ends the exchanges with a process whose connections this process has closed.
@@ -333,7 +377,8 @@ impl RendezvousTable {
         self.leave_unanswered();
     }
 
-    /// Removes each pair that is on offer, if no connection waits for the peer's answer to the offer.
+    /// Removes each pair that is on offer, if neither a connection nor an exchange after a close waits for the peer's
+    /// answer to the offer.
     ///
     /// The peer may have taken the segment of such a pair, and sent its answer to a name that is now closed. The
     /// peer would then accept further requests in this segment, and the requesting connections would wait for the
@@ -377,6 +422,7 @@ impl RendezvousTable {
         let Some(i) = self.find(at) else { return Attached::No };
         let attached = match at.conn.role() {
             Role::Connector => {
+                self.end_old_after_close();
                 self.receive_after_close();
                 self.step_connector(fd, i)
             }
@@ -411,10 +457,14 @@ impl RendezvousTable {
         if let Some(doubt) = rendezvous.doubt {
             return doubt;
         }
-        // With fewer than [`ANSWERED_BY`] transfers, the other end had no chance to answer. Without a page of
-        // counters, the exact reason is not recorded, so there is no need to ask the kernel for the reason.
+        // With fewer than [`ANSWERED_BY`] transfers, the other end had no chance to answer. An end on trial has answered.
+        // Without a page of counters, the exact reason is not recorded, so there is no need to ask the kernel for the
+        // reason.
         let transfers = rendezvous.at.conn.transfers.load(Ordering::Relaxed);
-        if transfers.wrapping_sub(rendezvous.asked_at) < ANSWERED_BY || !stats::is_asked_for() {
+        if rendezvous.trial.is_some()
+            || transfers.wrapping_sub(rendezvous.asked_at) < ANSWERED_BY
+            || !stats::is_asked_for()
+        {
             return Reason::ShortLived;
         }
         rendezvous.why_plain()
