@@ -74,6 +74,8 @@ fn request_and_answer(engines: &Arc<Engines>, listener: &TcpListener) -> bool {
 #[test]
 fn processes_meet_though_each_connection_ends_after_its_first_answer() {
     let engines = Engines::take(Progress::ByHand);
+    // Exchanges of earlier tests may go on.
+    engines.part();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!((0..4).any(|_| request_and_answer(&engines, &listener)));
 }
