@@ -86,6 +86,7 @@ const DECIDED: u32 = 32;
 /// Minimum number of transfers before a first rendezvous that is deferred. If this first rendezvous also fails, it
 /// costs less than 2 % as much as these transfers.
 const DEFERRED: u32 = 256;
+
 /// Deferral of first rendezvous at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deferral {

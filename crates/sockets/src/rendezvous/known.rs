@@ -67,9 +67,11 @@ pub(super) fn prepare(fd: i32, at: Ref) {
 
 /// Returns true if the connector grants the VI to the acceptor together with its request, before the first byte. Then
 /// the acceptor can send its first answer on the VI. If the acceptor sends before it looks for requests, the connection
-/// stays on TCP. So a grant pays only if most bytes are in the first answer. The socket must be fresh, so that no other process has the socket:
-/// another process would look for the answer on TCP in vain. The peer must have answered an earlier request. A process
-/// that a server forks for one connection rarely answers requests for other connections.
+/// stays on TCP. So a grant pays only if most bytes are in the first answer.
+///
+/// The socket must be fresh, so that no other process has the socket: another process would look for the answer on TCP
+/// in vain. The peer must have answered an earlier request. A process that a server forks for one connection rarely
+/// answers requests for other connections.
 fn grants(at: Ref, pair: u32) -> bool {
     let approach = &at.conn.approach;
     approach.grants.load(Ordering::Relaxed) != 0

@@ -187,9 +187,17 @@ fn new_pair(
     added.map(drop).ok_or(Reason::TableFull)
 }
 
-/// Sends an Offer, as the connector. The segment and this process's doorbells go to the sender of the message `to`.
-/// The same pair may be offered again, because an earlier offer may have arrived after its connection had ended.
-pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: &Received) {
+/// Sends an Offer for the connection `link`, as the connector, with the secret `shown`. The segment and this process's
+/// doorbells go to the sender of the message `to`. The same pair may be offered again, because an earlier offer may have
+/// arrived after its connection had ended.
+pub(super) fn send_offer(
+    pair: &Pair,
+    name: Arc<Datagram>,
+    link: &Link,
+    shown: Secret,
+    to: &Received,
+) {
+    let offer = Message { shown, ..Message::new(MessageKind::Offer, pair::me(), *link) };
     let Some(own) = descriptors_for(pair) else { return };
     let mut fds = [0; 1 + OWN];
     fds[0] = pair.file.raw();

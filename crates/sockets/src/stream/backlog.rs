@@ -28,7 +28,7 @@ const POOL_LEAST: u32 = MESSAGE_MAX as u32;
 const OVERFLOW_LEAST: u32 = 16 << 10;
 /// Divisor of the family's limit: a direction may leave this part of the limit allocated for a while after the VI has
 /// become free. All free VIs of a segment together then keep at most as much as the limit.
-const STAYS: u64 = 256;
+const STAYING_PART: u64 = 256;
 /// Factor by which the usable part of the pool or overflow buffer grows at each request.
 const STEP: u32 = 4;
 
@@ -219,7 +219,7 @@ pub(crate) fn used(guard: &Guard<'_>) -> Used {
         Used::Much
     } else if used <= KEPT as u64 {
         Used::Little
-    } else if used <= crate::backlog::limit() / STAYS {
+    } else if used <= crate::backlog::limit() / STAYING_PART {
         Used::ForNow
     } else {
         Used::Much

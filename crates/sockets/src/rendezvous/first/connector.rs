@@ -2,7 +2,7 @@
 
 use super::{ANSWERED_BY, RETRY_NS, RendezvousStage, RendezvousTable, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
-use crate::message::{Link, Message, MessageKind};
+use crate::message::{Link, MessageKind};
 use crate::pair::{self, Progress};
 use crate::rendezvous::attach::{Attached, attach};
 use crate::rendezvous::offer::{
@@ -119,9 +119,7 @@ impl RendezvousTable {
                     Ok(Answer::Offered(RendezvousStage::Requested { pair: index, vi }, shown)) => {
                         closed.offered = Some(index);
                         if let Some(pair) = pair::get(index) {
-                            let offer = Message::new(MessageKind::Offer, pair::me(), *link);
-                            let offer = Message { shown, ..offer };
-                            send_offer(&pair, name.clone(), &offer, &received);
+                            send_offer(&pair, name.clone(), link, shown, &received);
                         }
                         // The closed connection needs no VI.
                         abandon(index, vi);
@@ -205,8 +203,7 @@ impl RendezvousTable {
             if let (RendezvousStage::Bound { name, .. }, Some(pair), Some(shown)) =
                 (old, pair::get(pair), shown)
             {
-                let offer = Message::new(MessageKind::Offer, pair::me(), rendezvous.link);
-                send_offer(&pair, name, &Message { shown, ..offer }, &received);
+                send_offer(&pair, name, &rendezvous.link, shown, &received);
             }
             self.leave_unanswered();
             break;

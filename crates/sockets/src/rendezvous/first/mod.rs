@@ -235,30 +235,20 @@ impl RendezvousTable {
             self.greeted.push_front(self.list[i].link);
         }
         let rendezvous = &self.list[i];
-        let name = match &rendezvous.stage {
+        let (name, offered) = match &rendezvous.stage {
             RendezvousStage::Bound { name, offered } => {
-                Some((name.clone(), rendezvous.link, *offered))
+                (Some((name.clone(), rendezvous.link)), *offered)
             }
-            _ => None,
+            _ => (None, None),
         };
         if rendezvous.role == Role::Connector {
             // An acceptor does not defer its next Hello: a Hello costs little, and nothing if no connector waits for it.
             known::note_first(rendezvous.at, FirstOutcome::Unfinished);
         }
-        let since = clock::now_ns();
-        match (rendezvous.trial, name) {
-            (Some(process), Some((name, link, offered))) => {
-                self.go_on_after_close(Closed {
-                    process,
-                    name: Some((name, link)),
-                    offered,
-                    since,
-                });
-            }
-            (Some(process), None) if rendezvous.role == Role::Acceptor => {
-                self.go_on_after_close(Closed { process, name: None, offered: None, since });
-            }
-            _ => {}
+        if let Some(process) = rendezvous.trial
+            && (name.is_some() || rendezvous.role == Role::Acceptor)
+        {
+            self.go_on_after_close(Closed { process, name, offered, since: clock::now_ns() });
         }
         self.end(i);
     }
@@ -292,7 +282,7 @@ impl RendezvousTable {
             self.closed.push(closed);
         }
         if self.closed.len() > CLOSED_MOST {
-            self.end_closed(0);
+            self.end_oldest_after_close();
         }
     }
 
@@ -303,12 +293,12 @@ impl RendezvousTable {
         while let Some(oldest) = self.closed.first()
             && now.saturating_sub(oldest.since) >= IDLE_NS
         {
-            self.end_closed(0);
+            self.end_oldest_after_close();
         }
     }
 
-    fn end_closed(&mut self, n: usize) {
-        let closed = self.closed.remove(n);
+    fn end_oldest_after_close(&mut self) {
+        let closed = self.closed.remove(0);
         self.leave_trial(Some(closed.process));
         self.leave_unanswered();
     }
