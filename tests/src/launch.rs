@@ -24,8 +24,8 @@ pub struct Launch {
     environment: Vec<(String, String)>,
     folder: Option<PathBuf>,
     input: Option<PathBuf>,
-    verbose: bool,
-    detailed: bool,
+    /// Option of `sovia run` for a summary at exit.
+    summary: Option<&'static str>,
 }
 
 impl Launch {
@@ -33,29 +33,20 @@ impl Launch {
     pub fn new<S: Into<OsString>>(stack: Stack, command: impl IntoIterator<Item = S>) -> Self {
         let command = command.into_iter().map(Into::into).collect();
         let (before, environment) = (Vec::new(), Vec::new());
-        Self {
-            stack,
-            before,
-            command,
-            environment,
-            folder: None,
-            input: None,
-            verbose: false,
-            detailed: false,
-        }
+        Self { stack, before, command, environment, folder: None, input: None, summary: None }
     }
 
     /// Adds `sovia run -v`, for the summary at exit.
     #[must_use]
     pub fn verbose(mut self, verbose: bool) -> Self {
-        self.verbose = verbose;
+        self.summary = verbose.then_some("-v");
         self
     }
 
     /// Adds `sovia run -vv`, for a summary that also lists ignored messages.
     #[must_use]
     pub fn detailed(mut self) -> Self {
-        (self.verbose, self.detailed) = (true, true);
+        self.summary = Some("-vv");
         self
     }
 
@@ -92,7 +83,7 @@ impl Launch {
         let mut words = self.before.clone();
         if self.stack == Stack::Sovia && !kernel_only() {
             words.extend([sovia().into(), "run".into()]);
-            words.extend(self.verbose.then(|| if self.detailed { "-vv" } else { "-v" }.into()));
+            words.extend(self.summary.map(OsString::from));
             words.push("--".into());
         }
         words.extend(self.command.iter().cloned());
@@ -115,7 +106,7 @@ impl Launch {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let board = (self.stack == Stack::Native && self.verbose).then(Board::new);
+        let board = (self.stack == Stack::Native && self.summary.is_some()).then(Board::new);
         command.envs(board.iter().map(|board| ("SOVIA_STATS", board.path())));
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
