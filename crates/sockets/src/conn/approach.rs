@@ -8,11 +8,9 @@ use sovia_control::Reason;
 /// request for a VI is used only by the process that made the request.
 #[derive(Debug)]
 pub(crate) struct Approach {
-    /// Index, plus one, of the connection history for connections like this one; 0 if no thread has looked up the
-    /// index.
+    /// Key under which the connection history counts connections like this one; 0 if no thread has looked up the key.
     pub(crate) history: AtomicU32,
-    /// Index, plus one, of the connection history, if the call that opened the connection has stored it; otherwise
-    /// 0.
+    /// Key of the connection history, if the call that opened the connection has stored it; otherwise 0.
     pub(crate) stored_history: AtomicU32,
     /// Number of transfers after which this end looks for the peer among the processes that already share a segment
     /// with it.

@@ -89,7 +89,7 @@ fn begin_anew(fd: i32, at: Ref) {
     at.conn.count_once();
     kernel_sockets::leave(fd);
     table::remove(fd);
-    table::enter_conn(fd, role, None, false);
+    table::enter_conn(fd, role, 0, false);
     if let Some(here) = table::conn(fd) {
         epoll_sets::follow(at, here);
         here.conn.has_carried();

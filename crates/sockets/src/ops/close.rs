@@ -351,7 +351,8 @@ pub fn opened(fd: i32, role: Role, server: Server) {
     };
     forget(fd);
     rendezvous::history::start();
-    table::enter_conn(fd, role, rendezvous::history::place_of(server), is_fresh);
+    let history = rendezvous::history::Key::of(server).map_or(0, |key| key.word());
+    table::enter_conn(fd, role, history, is_fresh);
 }
 
 /// Drops the table's entry of `fd`, a number that the kernel has just handed out. The entry is left from an earlier

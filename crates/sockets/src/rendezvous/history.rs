@@ -16,14 +16,18 @@
 
 use crate::per_engine::per_engine;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use core::num::NonZeroU32;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
-/// Number of entries, called places, in each table. Addresses and listeners with equal hashes share a place.
+/// Number of entries, called places, in each table. Many addresses and listeners have the same place. It holds the
+/// counts of the one that was counted last.
 const PLACES: usize = 256;
 /// Counts of earlier connections, for all addresses and listeners.
 #[derive(Debug)]
 struct Histories {
+    /// For each place: [`Key`] of the address or listener whose connections are counted there, or 0.
+    keys: [AtomicU32; PLACES],
     /// For each place: number of connections in each size class, one byte per class.
     lengths: [AtomicU64; PLACES],
     /// Like `lengths`, but by the number of transfers alone. A connection whose transfers are long counts as short.
@@ -161,29 +165,55 @@ pub enum Server {
     Unknown,
 }
 
-/// Returns the place where connections with this server are counted. Returns `None` if the call that made the
-/// connection does not know the server's address.
-pub(crate) fn place_of(server: Server) -> Option<u32> {
-    match server {
-        Server::At(address) => Some(place(address)),
-        Server::Listener(fd) => Some((fd as u32).wrapping_mul(0x9e37_79b1) >> 24),
-        Server::Unknown => None,
-    }
-}
+/// Identifies a server's address, or a listener of this process, in the connection history. Two addresses have the same
+/// key only if 31 bits of their hashes are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key(NonZeroU32);
 
-/// Returns the place where connections to this server address are counted.
-pub(super) fn place(server: SocketAddr) -> u32 {
-    let mut hash = u32::from(server.port()).wrapping_mul(0x9e37_79b1);
-    let mut mix = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    };
-    match server.ip() {
-        IpAddr::V4(ip) => mix(&ip.octets()),
-        IpAddr::V6(ip) => mix(&ip.octets()),
+impl Key {
+    fn new(hash: u32, is_listener: bool) -> Key {
+        Key(NonZeroU32::MIN.saturating_add(hash >> 2 << 1 | u32::from(is_listener)))
     }
-    (hash >> 16 ^ hash) % PLACES as u32
+
+    /// Returns the key of connections with this server, or `None` if the call that made the connection does not know
+    /// the server's address.
+    pub(crate) fn of(server: Server) -> Option<Key> {
+        match server {
+            Server::At(address) => Some(Key::of_address(address)),
+            Server::Listener(fd) => {
+                Some(Key::new((fd as u32).wrapping_mul(0x9e37_79b1).swap_bytes(), true))
+            }
+            Server::Unknown => None,
+        }
+    }
+
+    /// Returns the key of connections to this server address.
+    pub(super) fn of_address(server: SocketAddr) -> Key {
+        let mut hash = u32::from(server.port()).wrapping_mul(0x9e37_79b1);
+        let mut mix = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+            }
+        };
+        match server.ip() {
+            IpAddr::V4(ip) => mix(&ip.octets()),
+            IpAddr::V6(ip) => mix(&ip.octets()),
+        }
+        Key::new(hash >> 16 ^ hash, false)
+    }
+
+    /// Returns the key as a word, which is neither 0 nor `u32::MAX`.
+    pub(crate) fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    pub(super) fn from_word(word: u32) -> Option<Key> {
+        NonZeroU32::new(word).map(Key)
+    }
+
+    fn place(self) -> usize {
+        self.0.get() as usize % PLACES
+    }
 }
 
 per_engine! {
@@ -211,12 +241,33 @@ fn histories() -> Option<&'static Histories> {
     unsafe { HISTORIES.load(Ordering::Acquire).as_ref() }
 }
 
+impl Histories {
+    /// Returns the place with the counts of `key`, or `None` if no connection has been counted.
+    fn find(&self, key: Key) -> Option<usize> {
+        let place = key.place();
+        (self.keys[place].load(Ordering::Relaxed) == key.word()).then_some(place)
+    }
+
+    /// Returns the place for the counts of `key`. Drops the counts of another key that had the place.
+    fn claim(&self, key: Key) -> usize {
+        self.find(key).unwrap_or_else(|| {
+            let place = key.place();
+            for words in [&self.lengths, &self.transfers, &self.sleeps, &self.plans] {
+                words[place].store(0, Ordering::Relaxed);
+            }
+            self.deferred[place].store(0, Ordering::Relaxed);
+            self.keys[place].store(key.word(), Ordering::Relaxed);
+            place
+        })
+    }
+}
+
 // The functions below take no lock, so a count may be lost if two threads write at once. The counts are only hints.
 
 /// Counts an ended connection, with its number of transfers at this end and of bytes in both directions.
-pub(super) fn learn(place: u32, transfers: u64, bytes: u64) {
+pub(super) fn learn(key: Key, transfers: u64, bytes: u64) {
     if let Some(histories) = histories() {
-        let place = place as usize % PLACES;
+        let place = histories.claim(key);
         let short = if bytes / transfers.max(1) >= LONG { 0 } else { transfers };
         for (words, length) in
             [(&histories.lengths, transfers + bytes / BYTES), (&histories.transfers, short)]
@@ -229,9 +280,9 @@ pub(super) fn learn(place: u32, transfers: u64, bytes: u64) {
 }
 
 /// Records how many times threads slept on a connection's VI, with `messages` messages in each direction.
-pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
+pub(super) fn learn_sleeps(key: Key, sleeps: u64, messages: u64) {
     if let Some(histories) = histories() {
-        let word = &histories.sleeps[place as usize % PLACES];
+        let word = &histories.sleeps[histories.claim(key)];
         word.store(with_sleeps(word.load(Ordering::Relaxed), sleeps, messages), Ordering::Relaxed);
     }
 }
@@ -248,9 +299,9 @@ pub(super) enum FirstOutcome {
 }
 
 /// Records the outcome of a first rendezvous.
-pub(super) fn learn_first(place: u32, outcome: FirstOutcome) {
+pub(super) fn learn_first(key: Key, outcome: FirstOutcome) {
     if let Some(histories) = histories() {
-        let word = &histories.deferred[place as usize % PLACES];
+        let word = &histories.deferred[histories.claim(key)];
         let before = word.load(Ordering::Relaxed);
         let after = Deferral::from_word(before).after(outcome).word();
         if before != after {
@@ -259,11 +310,12 @@ pub(super) fn learn_first(place: u32, outcome: FirstOutcome) {
     }
 }
 
-/// Returns the minimum number of transfers before the next connection at this place begins a first rendezvous. If
+/// Returns the minimum number of transfers before the next connection with this key begins a first rendezvous. If
 /// `is_for_later`, the connections after this one do not begin one at once.
-pub(super) fn least_unknown(place: u32, is_for_later: bool) -> u32 {
+pub(super) fn least_unknown(key: Key, is_for_later: bool) -> u32 {
     let Some(histories) = histories() else { return 0 };
-    let word = &histories.deferred[place as usize % PLACES];
+    let Some(place) = histories.find(key) else { return 0 };
+    let word = &histories.deferred[place];
     let (next, least) = match Deferral::from_word(word.load(Ordering::Relaxed)) {
         Deferral::Refused => return DEFERRED,
         Deferral::For { connections: 0, .. } if !is_for_later => return 0,
@@ -278,10 +330,10 @@ pub(super) fn least_unknown(place: u32, is_for_later: bool) -> u32 {
     least
 }
 
-/// Returns the plan for the next connection at this place, or `None` if no connection has been counted there.
-pub(super) fn plan(place: u32) -> Option<Plan> {
+/// Returns the plan for the next connection with this key, or `None` if no connection has been counted.
+pub(super) fn plan(key: Key) -> Option<Plan> {
     let histories = histories()?;
-    let place = place as usize % PLACES;
+    let place = histories.find(key)?;
     let word = &histories.sleeps[place];
     let now = word.load(Ordering::Relaxed).wrapping_add(1 << DECIDED);
     word.store(now, Ordering::Relaxed);
@@ -375,6 +427,11 @@ fn cheapest(word: u64, rendezvous: u32, sleeps: u64) -> Option<u32> {
 mod tests {
     use super::*;
 
+    /// Returns the key of a listener. Each test takes another number.
+    fn key(fd: i32) -> Key {
+        Key::of(Server::Listener(fd)).unwrap()
+    }
+
     fn after(lengths: &[u32], cost: Cost) -> Option<u32> {
         let word = lengths.iter().fold(0, |word, &length| with_one_more(word, length));
         cheapest(word, cost as u32, 0)
@@ -404,17 +461,17 @@ mod tests {
     #[test]
     fn stored_plans_follow_the_lengths_within_the_connections_of_a_trial() {
         start();
-        const PLACE: u32 = 201;
+        let key = key(201);
         // Each of the first connections computes its own plan. Without counted connections there is no plan.
-        (0..PLANNED).for_each(|_| assert_eq!(plan(PLACE), None));
+        (0..PLANNED).for_each(|_| assert_eq!(plan(key), None));
         for transfers in [4, 10_000, 4] {
-            (0..100).for_each(|_| learn(PLACE, transfers, 0));
-            (0..TRIAL).for_each(|_| _ = plan(PLACE));
+            (0..100).for_each(|_| learn(key, transfers, 0));
+            (0..TRIAL).for_each(|_| _ = plan(key));
             // The connection that is planned as if no thread slept gets the same plan, because no thread sleeps in
             // this test.
             let is_late = |plan: Option<Plan>| plan.is_some_and(|plan| plan.known >= 4);
             assert!(
-                (0..TRIAL).all(|_| is_late(plan(PLACE)) == (transfers == 4)),
+                (0..TRIAL).all(|_| is_late(plan(key)) == (transfers == 4)),
                 "after {transfers}"
             );
         }
@@ -423,32 +480,47 @@ mod tests {
     #[test]
     fn a_refusal_defers_first_rendezvous_until_one_succeeds() {
         start();
-        const PLACE: u32 = 202;
-        let least = |place| least_unknown(place, false);
-        assert_eq!(least(PLACE), 0);
-        learn_first(PLACE, FirstOutcome::Refused);
-        learn_first(PLACE, FirstOutcome::Unfinished);
-        assert!((0..100).all(|_| least(PLACE) == DEFERRED));
-        assert_eq!(least(PLACE + 1), 0);
-        learn_first(PLACE, FirstOutcome::Met);
-        assert_eq!(least(PLACE), 0);
+        let (key, other) = (key(202), key(212));
+        let least = |key| least_unknown(key, false);
+        assert_eq!(least(key), 0);
+        learn_first(key, FirstOutcome::Refused);
+        learn_first(key, FirstOutcome::Unfinished);
+        assert!((0..100).all(|_| least(key) == DEFERRED));
+        assert_eq!(least(other), 0);
+        learn_first(key, FirstOutcome::Met);
+        assert_eq!(least(key), 0);
     }
 
     #[test]
     fn unfinished_first_rendezvous_defer_the_next_one_for_more_and_more_connections() {
         start();
-        const PLACE: u32 = 203;
-        let deferred = || (0..).take_while(|_| least_unknown(PLACE, false) == DEFERRED).count();
+        let key = key(203);
+        let deferred = || (0..).take_while(|_| least_unknown(key, false) == DEFERRED).count();
         for expected in [0, 1, 3, 7, 15, 15] {
-            learn_first(PLACE, FirstOutcome::Unfinished);
+            learn_first(key, FirstOutcome::Unfinished);
             assert_eq!(deferred(), expected);
         }
-        learn_first(PLACE, FirstOutcome::Met);
-        learn_first(PLACE, FirstOutcome::Unfinished);
+        learn_first(key, FirstOutcome::Met);
+        learn_first(key, FirstOutcome::Unfinished);
         assert_eq!(deferred(), 0);
-        assert_eq!(least_unknown(PLACE, true), 0);
-        learn_first(PLACE, FirstOutcome::Met);
+        assert_eq!(least_unknown(key, true), 0);
+        learn_first(key, FirstOutcome::Met);
         assert_eq!(deferred(), usize::from(CONNECTIONS_MOST), "it was for later connections");
+    }
+
+    #[test]
+    fn an_address_inherits_no_counts_from_another_one_at_its_place() {
+        start();
+        let at = |port: u16| Key::of(Server::At(SocketAddr::from(([10, 0, 0, 1], port)))).unwrap();
+        let first = at(1);
+        let other = (2..).map(at).find(|key| key.place() == first.place()).unwrap();
+        (0..20).for_each(|_| learn(first, 3, 1 << 30));
+        learn_first(first, FirstOutcome::Refused);
+        assert!(plan(first).is_some() && plan(other).is_none());
+        assert_eq!((least_unknown(first, false), least_unknown(other, false)), (DEFERRED, 0));
+        learn(other, 3, 100);
+        assert!(plan(first).is_none() && plan(other).is_some_and(|plan| plan.known >= 4));
+        assert_eq!((least_unknown(first, false), least_unknown(other, false)), (0, 0));
     }
 
     #[test]
@@ -500,17 +572,17 @@ mod tests {
     #[test]
     fn one_long_answer_pays_as_many_transfers_do() {
         start();
-        for (place, bytes, pays) in
-            [(204, 600, false), (205, 100_000, false), (206, 1 << 20, true), (207, 1 << 30, true)]
+        for (fd, bytes, pays) in
+            [(210, 600, false), (205, 100_000, false), (206, 1 << 20, true), (207, 1 << 30, true)]
         {
-            (0..20).for_each(|_| learn(place, 3, bytes));
-            let plan = plan(place).unwrap();
+            (0..20).for_each(|_| learn(key(fd), 3, bytes));
+            let plan = plan(key(fd)).unwrap();
             let seen = (plan.known == 0, plan.is_for_later, plan.grants);
             assert_eq!(seen, (pays, pays, pays), "{bytes} bytes");
         }
         // Many short transfers: the peer may send first, and has then not seen the request.
-        (0..20).for_each(|_| learn(208, 1000, 64_000));
-        let plan = plan(208).unwrap();
+        (0..20).for_each(|_| learn(key(208), 1000, 64_000));
+        let plan = plan(key(208)).unwrap();
         assert_eq!((plan.known, plan.is_for_later, plan.grants), (0, false, false));
     }
 

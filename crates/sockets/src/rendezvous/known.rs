@@ -10,7 +10,7 @@
 use super::attach::{
     Attached, attach, attach_as_acceptor, attach_with_request, find_request, has_requests,
 };
-use super::history::FirstOutcome;
+use super::history::{FirstOutcome, Key};
 use super::permit::permitted;
 use super::proof::may_be_on;
 use super::{abandon, give_up, history};
@@ -44,25 +44,25 @@ pub(super) enum KnownOutcome {
 #[cold]
 pub(super) fn prepare(fd: i32, at: Ref) {
     let approach = &at.conn.approach;
-    let (mut place, mut known, mut unknown) = (NO_HISTORY, FIRST, FIRST);
+    let (mut history, mut known, mut unknown) = (NO_HISTORY, FIRST, FIRST);
     let mut grants = false;
     if let Some(after) = config::meet_after() {
         (known, unknown, grants) = (after, after, after == 0);
-    } else if let Some(of) = counted_at(fd, at) {
+    } else if let Some(key) = history_key(fd, at) {
         let mut is_for_later = false;
-        if let Some(plan) = history::plan(of) {
+        if let Some(plan) = history::plan(key) {
             (known, unknown) = (plan.known, plan.unknown);
             // An acceptor does not wait for its turn: its Hello costs little, and nothing if no connector waits for it.
             is_for_later = plan.is_for_later && at.conn.is_connector();
             grants = plan.grants;
         }
-        unknown = unknown.max(history::least_unknown(of, is_for_later));
-        place = of + 1;
+        unknown = unknown.max(history::least_unknown(key, is_for_later));
+        history = key.word();
     }
     approach.grants.store(grants.into(), Ordering::Relaxed);
     approach.known_after.store(known, Ordering::Relaxed);
     approach.unknown_after.store(unknown, Ordering::Relaxed);
-    approach.history.store(place, Ordering::Release);
+    approach.history.store(history, Ordering::Release);
 }
 
 /// Returns true if the connector grants the VI to the acceptor together with its request, before the first byte. Then
@@ -79,39 +79,41 @@ fn grants(at: Ref, pair: u32) -> bool {
         && pair::get(pair).is_some_and(|pair| pair.answers.load(Ordering::Relaxed))
 }
 
-/// Returns the place in the connection history where connections to the same address, or from the same listener,
-/// are counted.
-fn counted_at(fd: i32, at: Ref) -> Option<u32> {
-    let stored = at.conn.approach.stored_history.load(Ordering::Relaxed).checked_sub(1);
-    stored.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(history::place))
+/// Returns the key under which connections to the same address, or from the same listener, are counted.
+fn history_key(fd: i32, at: Ref) -> Option<Key> {
+    let stored = Key::from_word(at.conn.approach.stored_history.load(Ordering::Relaxed));
+    stored.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(Key::of_address))
+}
+
+/// Returns the key under which this connection is counted, if it is counted.
+fn counted_as(at: Ref) -> Option<Key> {
+    match at.conn.approach.history.load(Ordering::Acquire) {
+        NO_HISTORY => None,
+        word => Key::from_word(word),
+    }
 }
 
 /// Counts a connection that has ended, with its traffic on the VI. The number of messages received is assumed to be
 /// about equal to the number of messages sent.
 pub(super) fn ended(at: Ref, on_vi: &Traffic) {
-    match at.conn.approach.history.load(Ordering::Acquire) {
-        0 | NO_HISTORY => {}
-        place => {
-            let conn = at.conn;
-            let on_tcp = conn.tx_tcp.load(Ordering::Relaxed) + conn.rx_tcp.load(Ordering::Relaxed);
-            let transfers = u64::from(conn.transfers.load(Ordering::Relaxed));
-            let messages = on_vi.messages_sent;
-            let bytes = on_tcp + on_vi.bytes_sent + on_vi.bytes_received;
-            history::learn(place - 1, transfers + 2 * messages, bytes);
-            // One or two messages do not show how often threads sleep, because the first message often waits until
-            // a program has started.
-            if messages > 2 {
-                history::learn_sleeps(place - 1, conn.sleeps(), messages);
-            }
-        }
+    let Some(key) = counted_as(at) else { return };
+    let conn = at.conn;
+    let on_tcp = conn.tx_tcp.load(Ordering::Relaxed) + conn.rx_tcp.load(Ordering::Relaxed);
+    let transfers = u64::from(conn.transfers.load(Ordering::Relaxed));
+    let messages = on_vi.messages_sent;
+    let bytes = on_tcp + on_vi.bytes_sent + on_vi.bytes_received;
+    history::learn(key, transfers + 2 * messages, bytes);
+    // One or two messages do not show how often threads sleep, because the first message often waits until a program
+    // has started.
+    if messages > 2 {
+        history::learn_sleeps(key, conn.sleeps(), messages);
     }
 }
 
 /// Records the outcome of a first rendezvous in the connection history.
 pub(super) fn note_first(at: Ref, outcome: FirstOutcome) {
-    match at.conn.approach.history.load(Ordering::Acquire) {
-        0 | NO_HISTORY => {}
-        place => history::learn_first(place - 1, outcome),
+    if let Some(key) = counted_as(at) {
+        history::learn_first(key, outcome);
     }
 }
 

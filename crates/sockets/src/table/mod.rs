@@ -155,9 +155,9 @@ pub fn is_blank(fd: i32) -> bool {
     slot(fd).is_none_or(|slot| slot.load(Ordering::Acquire) == 0)
 }
 
-/// Records a new stream socket. `place` is the index of the counters for the lengths of similar connections, if
-/// known. `is_fresh` says that the socket or its listener is fresh (see `tcp`).
-pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
+/// Records a new stream socket. `history` is the word of the connection history's key for similar connections, or 0 if
+/// the key is not known. `is_fresh` says that the socket or its listener is fresh (see `tcp`).
+pub fn enter_conn(fd: i32, role: Role, history: u32, is_fresh: bool) {
     if slot_to_enter(fd).is_none() || !process_slots::is_known() {
         return;
     }
@@ -166,7 +166,7 @@ pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
         return;
     };
     let generation = conn.open(index, role);
-    conn.approach.stored_history.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
+    conn.approach.stored_history.store(history, Ordering::Relaxed);
     conn.approach.fresh.store(u32::from(is_fresh), Ordering::Relaxed);
     // A socket without a cookie gets 0, and never begins a rendezvous.
     conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);
