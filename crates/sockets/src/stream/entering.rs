@@ -1,6 +1,7 @@
 //! Takes the receiver's steps from TCP to the VI. The receiver grants the VI, and enters the VI after it has read
 //! TCP up to the sender's switch.
 
+use super::kernel_socket::kernel_socket_has_ended;
 use super::{Fault, failover, handler_queue, notify_writer, reflected, rx, uncounted, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use crate::kernel_sockets;
@@ -81,8 +82,9 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
 pub(super) enum Origin {
     /// The VI, which the receiver has just entered.
     Vi,
-    /// TCP. At most this number of bytes may be read there.
-    Tcp(usize),
+    /// TCP. At most `limit` bytes may be read there. `shows_end`: an end of TCP proves that the peer has ended its
+    /// stream ([`reflected::tcp_reports_the_end`]).
+    Tcp { limit: usize, shows_end: bool },
     /// None for now. TCP has been read up to the switch, and this end waits for an answer of the sender's NIC. The
     /// answer is about this end's claim of the switch, or about bytes that this end wants to return.
     Nowhere,
@@ -97,7 +99,7 @@ pub(super) enum Origin {
 pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     failover::leaves_switch(guard);
     if guard.conn.rx() != Rx::Granted {
-        return Ok(Origin::Tcp(usize::MAX));
+        return Ok(tcp_up_to(u64::MAX, reflected::tcp_reports_the_end(guard)));
     }
     if reflected::is_reflected(guard) {
         return next_by_nic(guard);
@@ -105,10 +107,14 @@ pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     let switch = switched(guard);
     match path::source(switch, guard.conn.rx_tcp.load(Ordering::Acquire)) {
         Source::Vi if enter(guard, switch)? => Ok(Origin::Vi),
-        Source::Vi | Source::Tcp => Ok(Origin::Tcp(usize::MAX)),
-        Source::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
+        Source::Vi | Source::Tcp => Ok(tcp_up_to(u64::MAX, true)),
+        Source::TcpUpTo(n) => Ok(tcp_up_to(n, true)),
         Source::Impossible => Err(Fault::Corrupt),
     }
+}
+
+fn tcp_up_to(n: u64, shows_end: bool) -> Origin {
+    Origin::Tcp { limit: usize::try_from(n).unwrap_or(usize::MAX), shows_end }
 }
 
 /// Like [`next_from`], for a connection with a NIC between the two ends.
@@ -117,9 +123,11 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     if reflected::next(guard) == Next::Claim {
         reflected::claim(guard);
     }
+    // Loaded before the switch word: if the peer publishes no more, the switch word that is loaded below is final.
+    let shows_end = reflected::tcp_reports_the_end(guard);
     match reflected::next(guard) {
-        Next::Tcp => Ok(Origin::Tcp(usize::MAX)),
-        Next::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
+        Next::Tcp => Ok(tcp_up_to(u64::MAX, shows_end)),
+        Next::TcpUpTo(n) => Ok(tcp_up_to(n, shows_end)),
         Next::Claim | Next::Await => Ok(Origin::Nowhere),
         Next::Impossible => Err(Fault::Corrupt),
         // This end has requested that the sender put the bytes of the VI on TCP. Until the sender answers, this end
@@ -137,6 +145,11 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
 pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     if conn.rx() != Rx::Tcp || conn.has(flag::FALLING_BACK) || reflected::awaits_peer(guard) {
+        return;
+    }
+    // Between hosts, an end of TCP is the end of the stream only before the grant. The program may have seen this end
+    // already, so a grant must not hide it.
+    if reflected::is_reflected(guard) && kernel_socket_has_ended(fd) {
         return;
     }
     conn.set_rx(Rx::Granted);

@@ -66,27 +66,28 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
                 Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
-                Ok(Origin::Tcp(_)) => on_tcp(guard, fd),
+                Ok(Origin::Tcp { shows_end, .. }) => on_tcp(guard, fd, shows_end),
                 Err(_) => true,
             }
         }
         Rx::Granted => {
-            if on_tcp(guard, fd) {
+            if on_tcp(guard, fd, true) {
                 return true;
             }
             // TCP has no bytes. If TCP has been read up to the switch, `next_from` moves the direction to the VI.
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
-                Ok(Origin::Tcp(_) | Origin::Nowhere) => false,
+                Ok(Origin::Tcp { .. } | Origin::Nowhere) => false,
                 Err(_) => true,
             }
         }
-        Rx::Tcp | Rx::Back => on_tcp(guard, fd),
+        Rx::Tcp | Rx::Back => on_tcp(guard, fd, reflected::tcp_reports_the_end(guard)),
     }
 }
 
-/// Returns true if a receive from the kernel socket would find bytes, the end or an error.
-fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
+/// Returns true if a receive from the kernel socket would find bytes, the end or an error. `shows_end`: an end of TCP is
+/// the end of the stream.
+fn on_tcp(guard: &mut Guard<'_>, fd: i32, shows_end: bool) -> bool {
     let conn = guard.conn;
     conn.clear(flag::KERNEL_SOCKET);
     match failover::bring(guard, fd) {
@@ -95,7 +96,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
         BringResult::Over => return true,
     }
     let mut found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
-    if found && !reflected::tcp_reports_the_end(guard) {
+    if found && !shows_end {
         found = call::bytes_unread(fd).is_ok_and(|n| n > 0);
     }
     if found {

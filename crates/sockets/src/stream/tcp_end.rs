@@ -5,7 +5,7 @@ use super::entering::{Origin, next_from};
 use super::failover::BringResult;
 use super::kernel_socket::kernel_socket_has_ended;
 use super::take::receive_vi;
-use super::{Fault, Got, ending, failed, failover, failure, reflected, rx, uncounted, word};
+use super::{Fault, Got, ending, failed, failover, failure, rx, uncounted, word};
 use crate::conn::{Guard, flag};
 use crate::errno;
 use core::ops::ControlFlow;
@@ -27,7 +27,7 @@ pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option
         BringResult::Over => return ControlFlow::Break(Some(failure(conn, true))),
     }
     ControlFlow::Break(match next_from(guard) {
-        Ok(Origin::Tcp(limit)) => return ControlFlow::Continue(limit),
+        Ok(Origin::Tcp { limit, .. }) => return ControlFlow::Continue(limit),
         Ok(Origin::Vi) => None,
         Ok(Origin::Nowhere) if conn.has(flag::SHUT_RD) => Some(Got::End),
         Ok(Origin::Nowhere) => Some(Got::Nothing),
@@ -90,10 +90,8 @@ fn is_of_connection(error: call::Errno) -> bool {
 /// VI may still arrive.
 #[cold]
 fn next_after_the_end(guard: &mut Guard<'_>, fd: i32) -> Result<Origin, Fault> {
-    // Loaded before the switch word: if the peer publishes no more, the switch word that is loaded below is final.
-    let is_all = reflected::tcp_reports_the_end(guard);
     let from = next_from(guard)?;
-    if !is_all && matches!(from, Origin::Tcp(_)) {
+    if matches!(from, Origin::Tcp { shows_end: false, .. }) {
         return Ok(Origin::Nowhere);
     }
     guard.conn.set(flag::KERNEL_SOCKET);
@@ -153,5 +151,5 @@ fn up_to_the_switch(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Orig
 
 /// Returns true if the sender has switched, and this end has not read all bytes before the switch.
 fn is_before_switch(from: Origin) -> bool {
-    matches!(from, Origin::Tcp(limit) if limit != usize::MAX)
+    matches!(from, Origin::Tcp { limit: 0..usize::MAX, .. })
 }

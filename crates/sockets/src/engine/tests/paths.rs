@@ -4,6 +4,7 @@ use super::harness::{
     At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, met_as, pattern, until,
 };
 use crate::conn::{ApproachStage, HasEndpoint, Phase, Role, flag};
+use crate::ops::Flags;
 use crate::stream::undelivered;
 use crate::{fallback, loan};
 use core::sync::atomic::Ordering;
@@ -124,6 +125,29 @@ fn bytes_whose_return_a_nic_accepts_are_read_once() {
         nic_stores(&b, word::ACCEPTED);
         let got = b.read_exact(200_000);
         assert!(got == [unread, more].concat(), "{} bytes", got.len());
+    }
+}
+
+/// Between hosts, TCP may overtake the words of the VI. A receiver that has not granted the VI reports an end of TCP at
+/// once, because the sender cannot have switched. A later grant would take the report back.
+#[test]
+fn reported_end_of_a_peer_on_another_host_is_not_hidden_by_a_grant() {
+    for sender in ROLES {
+        let Link { a, b, .. } = link(At::Granted, sender);
+        b.at().unwrap().conn.set(flag::REFLECTED);
+        b.at().unwrap().conn.set_rx(Rx::Tcp);
+        a.finish();
+        {
+            // The NIC has not delivered these words yet.
+            let at = b.at().unwrap();
+            let guard = at.attached().unwrap();
+            let direction = guard.endpoint_ref().rx.direction();
+            direction.writer.store(word::FIN, 0);
+            direction.path.store(word::GRANT, 0);
+        }
+        assert_eq!(b.poll_for(libc::POLLIN, None), Ok(libc::POLLIN));
+        assert_eq!(b.take(1, Flags { peek: true, dont_wait: true, ..NOW }), Ok(vec![]));
+        assert_eq!((b.read(1), b.rx()), (Ok(vec![]), Rx::Tcp));
     }
 }
 
