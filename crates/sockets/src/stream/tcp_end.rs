@@ -47,7 +47,7 @@ pub(super) fn tcp_gave_nothing(
 ) -> Option<Got> {
     let conn = guard.conn;
     let from = match nothing {
-        Err(call::Errno::EAGAIN) => next_from(guard),
+        Err(error) if !is_of_connection(error) => next_from(guard),
         _ => next_after_the_end(guard, fd),
     };
     if let (Ok(Origin::Vi | Origin::Nowhere), Err(error)) = (&from, nothing)

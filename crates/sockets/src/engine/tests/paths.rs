@@ -10,6 +10,7 @@ use crate::{fallback, loan};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Seen};
 use sovia_proto::word;
+use sovia_sys::{UserSliceMut, call};
 use std::net::TcpListener;
 
 const ROLES: [Role; 2] = [Role::Connector, Role::Acceptor];
@@ -148,6 +149,25 @@ fn reported_end_of_a_peer_on_another_host_is_not_hidden_by_a_grant() {
         assert_eq!(b.poll_for(libc::POLLIN, None), Ok(libc::POLLIN));
         assert_eq!(b.take(1, Flags { peek: true, dont_wait: true, ..NOW }), Ok(vec![]));
         assert_eq!((b.read(1), b.rx()), (Ok(vec![]), Rx::Tcp));
+    }
+}
+
+/// A failure of one call is no end of TCP, so the call does not wait for the peer's last bytes on the VI.
+#[test]
+fn bad_address_is_reported_at_once_while_a_nic_may_deliver_bytes() {
+    for sender in ROLES {
+        let Link { a, b, unread } = link(At::Granted, sender);
+        b.at().unwrap().conn.set(flag::REFLECTED);
+        let bytes = pattern(unread.len(), 100);
+        assert_eq!(call::send(a.fd(), &bytes[..], 0), Ok(100));
+        // SAFETY: the address belongs to nothing in this process, and the kernel checks it.
+        let nowhere = || unsafe { UserSliceMut::new(core::ptr::without_provenance_mut(8), 100) };
+        // Nagle's algorithm may hold the bytes back for a moment.
+        until(&[&b], || (call::bytes_unread(b.fd()) == Ok(100)).then_some(()));
+        for flags in [NOW, Flags { peek: true, ..NOW }, Flags::default()] {
+            assert_eq!(b.receive(nowhere(), flags), Err(libc::EFAULT), "{flags:?}");
+        }
+        assert_eq!(b.read_exact(unread.len() + 100), [unread, bytes].concat());
     }
 }
 

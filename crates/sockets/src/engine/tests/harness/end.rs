@@ -133,9 +133,9 @@ impl End {
 
     // Receiving.
 
-    pub(crate) fn receive(&self, out: &mut [u8], flags: Flags) -> Outcome {
+    pub(crate) fn receive<'a>(&self, out: impl Into<UserSliceMut<'a>>, flags: Flags) -> Outcome {
         let fd = self.fd();
-        let out = UserSliceMut::from(out);
+        let out = out.into();
         let kernel = || call::recv(fd, out, kernel_flags(flags)).map_err(crate::errno);
         self.run(|| match table::conn(fd) {
             Some(at) => ops::receive(fd, at, out, flags, kernel),
@@ -173,7 +173,7 @@ impl End {
     /// Receives up to `len` bytes by one call.
     pub(crate) fn take(&self, len: usize, flags: Flags) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; len];
-        let n = self.receive(&mut bytes, flags)?;
+        let n = self.receive(&mut bytes[..], flags)?;
         bytes.truncate(n);
         Ok(bytes)
     }
