@@ -44,6 +44,8 @@ pub(crate) struct Connection {
     /// Set when the remote NIC no longer has the connection. From then on, this NIC sends nothing about the
     /// connection.
     pub(crate) is_alone: bool,
+    /// Number of times that the end was offered again after the two ends were joined here.
+    pub(crate) repeats: u8,
     /// Data that the remote NIC has not acknowledged. Used only if the program has set TCP_USER_TIMEOUT.
     pub(crate) waits: Option<Waits>,
     /// Time when the remote program's TCP was found to have ended. This program may still hold its socket.
@@ -59,13 +61,8 @@ pub(crate) type Key = (SocketAddr, SocketAddr, bool);
 impl Connection {
     /// Finds the program's request for `vi`. `number` is the program's number in this NIC.
     pub(crate) fn requested(program: &Program, number: u64, vi: u32) -> Option<Connection> {
-        let mut found = None;
-        program.segment.pending(NIC, |request, discriminator| {
-            if request.vi == vi {
-                found = Link::with_role(discriminator).map(|link| (request, link));
-            }
-        });
-        let (request, (link, is_connector)) = found?;
+        let (request, discriminator) = program.segment.pending_on(NIC, vi)?;
+        let (link, is_connector) = Link::with_role(&discriminator)?;
         Some(Connection {
             program: number,
             peer: 0,
@@ -76,6 +73,7 @@ impl Connection {
             joined: None,
             is_left: false,
             is_alone: false,
+            repeats: 0,
             waits: None,
             asked_at: None,
         })
@@ -110,11 +108,11 @@ impl Connection {
     /// belong to user `uid`.
     pub(crate) fn learn_numbers(&mut self, reader: &Reader, uid: u32) -> bool {
         let (own, peer) = self.addresses();
-        let numbers = reader.read(own, peer, self.is_connector);
-        self.numbers = numbers.unwrap_or_default();
+        let Some(numbers) = reader.read(own, peer, self.is_connector) else { return false };
+        self.numbers = numbers;
         // The caller has checked the same before. So the numbers are not those of a newer socket with the same
         // addresses.
-        numbers.is_some() && self.is_vouched_for(uid)
+        self.is_vouched_for(uid)
     }
 
     /// Returns the address of the remote program's socket.

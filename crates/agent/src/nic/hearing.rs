@@ -24,7 +24,10 @@ impl Nic {
                         self.peers[peer].requests.remove(&ours);
                         self.join(id, far);
                     }
-                    None => self.peers[peer].offers.add(key, far, numbers),
+                    None => match self.peers[peer].joined.get(&far) {
+                        Some(&id) => self.answer_offer_of_joined(id),
+                        None => self.peers[peer].offers.add(key, far, numbers),
+                    },
                     // The offer is for another connection with the same addresses.
                     _ => {}
                 }

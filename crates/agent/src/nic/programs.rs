@@ -85,8 +85,9 @@ impl Nic {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some(program) = self.programs.get(&connection.program) else { return };
         if connection.joined.is_none() {
-            if !connection.is_wanted(program) {
-                self.withdraw(id);
+            match connection.is_wanted(program) {
+                true => self.offer_again(id),
+                false => self.withdraw(id),
             }
             return;
         }

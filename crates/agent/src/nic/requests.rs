@@ -5,12 +5,55 @@ use crate::connection::Connection;
 use crate::numbers::Numbers;
 use crate::wire::{Id, Message};
 
+/// Maximum number of answers to offers of an end that is already joined. Without a limit, two NICs whose offers cross
+/// would answer each other for ever.
+const REPEATS: u8 = 8;
+
 impl Nic {
     /// Returns true if a remote socket with these sequence numbers is the other end of connection `id`. Addresses
     /// alone prove nothing, because another network may use the same addresses.
     pub(super) fn is_other_end(&self, id: Id, numbers: Numbers) -> bool {
         let fits = |connection: &Connection| connection.fits(numbers);
         self.reader.is_none() || self.connections.get(&id).is_some_and(fits)
+    }
+
+    /// Offers the program's end again, because the program still waits. The kernel may have changed the socket while its
+    /// sequence numbers were read, at either end. Then the two NICs did not recognize the two ends as one connection.
+    pub(super) fn offer_again(&mut self, id: Id) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(program) = self.programs.get(&connection.program) else { return };
+        if let Some(reader) = &self.reader
+            && !connection.learn_numbers(reader, program.uid)
+        {
+            return;
+        }
+        self.say_offer(id);
+    }
+
+    /// Answers an offer of the end that connection `id` is already joined to. The remote NIC has not joined the two ends.
+    pub(super) fn answer_offer_of_joined(&mut self, id: Id) {
+        if let Some(connection) = self.connections.get_mut(&id)
+            && !connection.is_alone
+            && connection.repeats < REPEATS
+        {
+            connection.repeats += 1;
+            self.say_offer(id);
+        }
+    }
+
+    /// Offers the program's end to the remote NIC. Does nothing while other messages wait: a withdrawal removes only one
+    /// offer that waits.
+    fn say_offer(&mut self, id: Id) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let peer = &mut self.peers[connection.peer];
+        if peer.unsaid.is_empty() {
+            peer.say(Message::Offer(
+                id,
+                connection.link,
+                connection.is_connector,
+                connection.numbers,
+            ));
+        }
     }
 
     /// Joins the two ends after both have requested the connection.

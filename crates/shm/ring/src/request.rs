@@ -210,30 +210,36 @@ impl Segment {
         while groups != 0 {
             let first = groups.trailing_zeros() * GROUP;
             groups &= groups - 1;
-            for vi in (first..first + GROUP).filter(|&vi| owner(vi) == other) {
-                let entry = self.request(vi);
-                let state = entry.state.load(Ordering::Acquire);
-                if state & PHASE != REQUESTED {
-                    continue;
-                }
-                let mut discriminator = [0; DISCRIMINATOR];
-                for (bytes, word) in discriminator.chunks_exact_mut(8).zip(&entry.words) {
-                    bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-                }
-                // The words belong to one request only if the state is still the same after all words were loaded.
-                fence(Ordering::Acquire);
-                if entry.state.load(Ordering::Relaxed) == state {
-                    each(Pending { vi, state }, &discriminator);
+            for vi in first..first + GROUP {
+                if let Some((request, discriminator)) = self.pending_on(side, vi) {
+                    each(request, &discriminator);
                 }
             }
         }
     }
 
-    /// Returns the other side's unanswered request for `vi`, if there is one. For a caller that knows the VI's
-    /// number.
+    /// Returns the other side's unanswered request for `vi` and its discriminator, if there is one. For a caller that
+    /// knows the VI's number: another thread that ends a request may hide the requests of its group from
+    /// [`Segment::pending`] for a moment.
+    pub fn pending_on(&self, side: SideIndex, vi: u32) -> Option<(Pending, [u8; DISCRIMINATOR])> {
+        let request = self.requested(side, vi)?;
+        let entry = self.request(vi);
+        let mut discriminator = [0; DISCRIMINATOR];
+        for (bytes, word) in discriminator.chunks_exact_mut(8).zip(&entry.words) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        // The words belong to one request only if the state is still the same after all words were loaded.
+        fence(Ordering::Acquire);
+        (entry.state.load(Ordering::Relaxed) == request.state).then_some((request, discriminator))
+    }
+
+    /// Returns the other side's unanswered request for `vi`, if there is one.
     pub fn requested(&self, side: SideIndex, vi: u32) -> Option<Pending> {
+        if owner(vi) != side ^ 1 {
+            return None;
+        }
         let state = self.request(vi).state.load(Ordering::Acquire);
-        (owner(vi) == side ^ 1 && state & PHASE == REQUESTED).then_some(Pending { vi, state })
+        (state & PHASE == REQUESTED).then_some(Pending { vi, state })
     }
 
     /// Accepts a request of the other side. Returns false if the requester has withdrawn this request, even if
@@ -411,6 +417,21 @@ mod tests {
         assert_eq!(live(Used::Little), vi);
         assert!(!segment.give_back(0, 4096, always, |_| {}));
         assert_eq!(*byte(), 7, "there is nothing to be given back");
+    }
+
+    /// The other end of a request that is just ending clears the group's bit, and may stand still before it sets the bit
+    /// again.
+    #[test]
+    fn request_on_a_known_vi_is_found_while_its_group_is_hidden() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let vi = segment.request_connection(0, &[7; DISCRIMINATOR]).unwrap();
+        segment.side(0).pending.store(0, Ordering::Relaxed);
+        segment.pending(1, |_, _| panic!("hidden"));
+        let (request, discriminator) = segment.pending_on(1, vi).unwrap();
+        assert_eq!((request.vi, discriminator), (vi, [7; DISCRIMINATOR]));
+        assert_eq!(segment.pending_on(0, vi), None, "it is this side's own");
+        assert!(segment.accept(1, request));
+        assert_eq!(segment.pending_on(1, vi), None);
     }
 
     #[test]

@@ -26,6 +26,10 @@ use sovia_sys::{Fd, call, clock};
 /// Nanoseconds after which a process looks again for a NIC that it could not reach.
 const RETRY_NS: u64 = 5_000_000;
 
+/// Number of transfers from which each look for the NIC's answer also reminds the NIC of the request. The NIC may have
+/// been unable to identify the connection's socket. From here on an end looks rarely.
+const REMINDS: u32 = 96;
+
 /// A NIC that the rules name, and the state of this process's introduction to the NIC.
 struct Nic {
     name: &'static NicName,
@@ -72,6 +76,8 @@ impl Nics {
                     // If this NIC has ended, withdraw the request. Another NIC may have taken the name.
                     if !pair.peer_seems_there() && pair.withdraw(vi) {
                         approach.reach(ApproachStage::Idle);
+                    } else if n >= REMINDS {
+                        pair.notify_nic(vi);
                     }
                     Attached::No
                 }
