@@ -129,14 +129,20 @@ impl Segment {
     /// group has another request of this side.
     fn end_request(&self, side: SideIndex, vi: u32) {
         let pending = &self.side(side).pending;
-        // SYNC: a requester stores its request's state, then sets the bit. Either this load finds the state, or the
+        let first = vi / GROUP * GROUP;
+        let has_request = || {
+            (first..first + GROUP).any(|vi| {
+                owner(vi) == side
+                    && self.request(vi).state.load(Ordering::Acquire) & PHASE == REQUESTED
+            })
+        };
+        if has_request() {
+            return;
+        }
+        // SYNC: a requester stores its request's state, then sets the bit. Either the second look finds the state, or the
         // requester sets the bit after it was cleared here.
         pending.fetch_and(!group_bit(vi), Ordering::SeqCst);
-        let first = vi / GROUP * GROUP;
-        let is_pending = |vi: u32| {
-            owner(vi) == side && self.request(vi).state.load(Ordering::Acquire) & PHASE == REQUESTED
-        };
-        if (first..first + GROUP).any(is_pending) {
+        if has_request() {
             pending.fetch_or(group_bit(vi), Ordering::SeqCst);
         }
     }
@@ -219,8 +225,7 @@ impl Segment {
     }
 
     /// Returns the other side's unanswered request for `vi` and its discriminator, if there is one. For a caller that
-    /// knows the VI's number: another thread that ends a request may hide the requests of its group from
-    /// [`Segment::pending`] for a moment.
+    /// knows the VI's number. [`Segment::pending`] may miss a request while another thread ends one of its group.
     pub fn pending_on(&self, side: SideIndex, vi: u32) -> Option<(Pending, [u8; DISCRIMINATOR])> {
         let request = self.requested(side, vi)?;
         let entry = self.request(vi);
