@@ -105,6 +105,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         Reason::Corrupt | Reason::Replaced => {
             line("report this fault of the program or of Sovia: see CONTRIBUTING.md, \"To report a fault\"")
         }
+        Reason::NotTaken => line("nothing: Sovia tries again later. If the other end's program does not run under Sovia, start it with:  sovia run -- PROGRAM"),
         Reason::NotConnected | Reason::NeverConnected | Reason::Relayed => Vec::new(),
     }
 }

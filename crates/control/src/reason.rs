@@ -114,6 +114,9 @@ counters! {
         SwitchedOff = 40, "switched off by `sovia off`";
         /// A rule names a NIC in software, but no agent of this host has a NIC with this name.
         NoNic = 41, "no agent here has the name that the rule of --nic gives (`sovia agent --name`)";
+        /// The connector granted the VI together with its request, and the acceptor sent or closed before it looked for
+        /// requests.
+        NotTaken = 42, "the other end did not take the VI that was offered with the first bytes";
     }
 }
 

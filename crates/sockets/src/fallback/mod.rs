@@ -165,7 +165,7 @@ fn record_reason(guard: &Guard<'_>) {
             | Reason::PacketFilter
             | Reason::NoFilterAgent
             | Reason::SwitchedOff
-            | Reason::PeerPlain
+            | Reason::NotTaken
     );
     conn.again.store(u32::from(is_for_now), Ordering::Relaxed);
     conn.stays(reason);

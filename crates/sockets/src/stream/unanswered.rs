@@ -39,7 +39,7 @@ fn settle_now(guard: &mut Guard<'_>) -> bool {
     // If this process dies here, a forked relative finds the same state as if the acceptor had taken the request
     // and had then died. The relative then keeps the connection on TCP.
     if is_revoked {
-        let (none, why) = (0, Reason::PeerPlain as u32 + 1);
+        let (none, why) = (0, Reason::NotTaken as u32 + 1);
         let _ = conn.leaves_for.compare_exchange(none, why, Ordering::Relaxed, Ordering::Relaxed);
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);

@@ -4,6 +4,7 @@ use super::harness::{End, Engines, Progress, arrives, fresh_by, meet, next};
 use crate::conn::{ApproachStage, Phase};
 use crate::{epoll_sets, pair};
 use core::sync::atomic::Ordering;
+use sovia_control::Reason;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -236,4 +237,28 @@ fn known_processes_meet_in_every_pattern_of_messages() {
         connector.close();
         acceptor.close();
     }
+}
+
+/// An acceptor that sends before it looks for requests has answered, and runs under Sovia.
+#[test]
+fn connector_names_an_offer_that_was_not_taken_as_the_reason() {
+    let engines = Engines::take(Progress::ByHand);
+    engines.part();
+    engines.meet_after(0);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // The first connection makes the pair. The second one has a request answered.
+    for _ in 0..2 {
+        assert!(meet(&fresh_by(&listener, &engines)));
+    }
+    let [connector, acceptor] = fresh_by(&listener, &engines);
+    // Marks the socket as one whose options have the kernel's initial values.
+    connector.at().unwrap().conn.approach.fresh.store(1, Ordering::Relaxed);
+    connector.put(b"x");
+    assert_eq!(connector.phase(), Phase::Attached, "it grants the VI with its request");
+    acceptor.put(b"y");
+    arrives(&[&connector, &acceptor], &connector, b"y");
+    let at = connector.at().unwrap();
+    assert_eq!(connector.read(1), Err(libc::EAGAIN));
+    assert_eq!(at.conn.stays_for(), Some(Reason::NotTaken));
+    arrives(&[&connector, &acceptor], &acceptor, b"x");
 }
