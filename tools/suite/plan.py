@@ -72,7 +72,7 @@ CROWDS = re.compile(
 RELAYLESS = re.compile(r"::much_unread_needs_no_relay$")
 QUICKLY = _topics("closing", "ends", "epoll_shared", "odd_flags", "pointers", "streams", "waiting")
 # Scenarios that take a protocol's turn. `make test-all` runs the others with each protocol as well.
-PROTOCOL = _topics("closing", "ends", "epoll_shared", "streams", "waiting")
+PROTOCOL = _topics("closing", "ends", "epoll_shared", "processes", "streams", "waiting")
 REDIS = re.compile(r"^sovia-tests/all/programs::redis")
 MODEL = re.compile(r"^sovia-proto/all/")
 LAYERS = re.compile(r"/all/layers::|/layers/|^sovia-layers/")

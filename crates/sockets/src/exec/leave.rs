@@ -19,8 +19,6 @@ use sovia_sys::{Fd, build, call};
 
 /// Flags of connections that stay behind, because a part of the connection belongs to this process or to an agent.
 const OWN_PART: u32 = flag::CORRUPT
-    | flag::HAS_HANDLER
-    | flag::NOTIFIED
     | flag::RELAYED
     | flag::LEFT_TO_EPOLL_SETS
     | flag::UNANSWERED

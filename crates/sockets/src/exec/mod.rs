@@ -15,8 +15,8 @@
 //! 4. At its start, the program takes the data and the slot (`join.rs`).
 //!
 //! All other connections that a program inherits fall back to TCP before the exec ([`crate::fallback`]). These are the
-//! connections of a program without the library. They are also connections with a part that belongs to this process,
-//! such as a handler thread. A program that `posix_spawn`, `system` or `popen` starts gets all its connections on TCP.
+//! connections of a program without the library. They are also connections with a part that belongs to this process or
+//! to an agent. A program that `posix_spawn`, `system` or `popen` starts gets all its connections on TCP.
 //! Its parent runs on and may start another program at the same moment. Neither of the two would know which descriptors
 //! are for it.
 
