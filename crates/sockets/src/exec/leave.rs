@@ -18,11 +18,8 @@ use sovia_sys::mapping::{Room, is_free_in_programs};
 use sovia_sys::{Fd, build, call};
 
 /// Flags of connections that stay behind, because a part of the connection belongs to this process or to an agent.
-const OWN_PART: u32 = flag::CORRUPT
-    | flag::RELAYED
-    | flag::LEFT_TO_EPOLL_SETS
-    | flag::UNANSWERED
-    | flag::REFLECTED;
+const OWN_PART: u32 =
+    flag::CORRUPT | flag::RELAYED | flag::LEFT_TO_EPOLL_SETS | flag::UNANSWERED | flag::REFLECTED;
 
 /// Preparation of an exec. If the exec fails, the caller drops this object, which undoes the preparation.
 #[derive(Debug, Default)]
