@@ -3,7 +3,7 @@
 use crate::hosts::PeerId;
 use crate::numbers::{Numbers, Reader};
 use crate::program::{NIC, PROGRAM, Program, READY_LIST};
-use crate::wire::Id;
+use crate::wire::{Id, Message};
 use core::net::SocketAddr;
 use sovia_proto::rendezvous::Link;
 use sovia_proto::word;
@@ -87,6 +87,11 @@ impl Connection {
     /// Returns the key of the program's own end.
     pub(crate) fn own_end(&self) -> Key {
         (self.link.connector, self.link.acceptor, self.is_connector)
+    }
+
+    /// Returns the offer of the program's end, as connection `id`.
+    pub(crate) fn offer(&self, id: Id) -> Message<'static> {
+        Message::Offer(id, self.link, self.is_connector, self.numbers)
     }
 
     /// Returns the addresses of the program's socket, its own address first.

@@ -5,7 +5,7 @@ use super::{Nic, channel};
 use crate::bundle::Messages;
 use crate::hosts::PeerId;
 use crate::port::{Sent, Unheard};
-use crate::wire::{Id, Message};
+use crate::wire::Id;
 use sovia_link::channel::Counters;
 use sovia_link::{Channel, Event, Time};
 use sovia_proto::word;
@@ -38,7 +38,7 @@ impl Nic {
                 connection.break_off(program, word::BROKEN);
                 ended.push(id);
             } else {
-                offered.push((id, connection.link, connection.is_connector, connection.numbers));
+                offered.push(connection.offer(id));
             }
         }
         if broken > 0 {
@@ -49,9 +49,7 @@ impl Nic {
         }
         // These connections are over if their programs have already left them. No further event would end them.
         ended.into_iter().for_each(|id| self.end_if_over(id));
-        for (id, link, is_connector, numbers) in offered {
-            self.peers[peer].say(Message::Offer(id, link, is_connector, numbers));
-        }
+        offered.into_iter().for_each(|offer| self.peers[peer].say(offer));
     }
 
     /// Returns a text that names a remote NIC, for users.

@@ -3,7 +3,7 @@
 use super::{ASK_NS, CLOSED_NS, NEWCOMERS, NOTICE, Nic, STRANGER, STRANGERS};
 use crate::connection::Connection;
 use crate::program::{Heard, Life, Refused};
-use crate::wire::{Id, Message};
+use crate::wire::Id;
 use sovia_sys::call;
 
 impl Nic {
@@ -114,8 +114,7 @@ impl Nic {
         self.next += 1;
         program.vis.insert(vi, id);
         let (own, other) = (connection.own_end(), connection.other_end());
-        let (link, is_connector) = (connection.link, connection.is_connector);
-        self.peers[peer].say(Message::Offer(id, link, is_connector, connection.numbers));
+        self.peers[peer].say(connection.offer(id));
         self.connections.insert(id, connection);
         match self.peers[peer].offers.take(&other) {
             Some((far, numbers)) if self.is_other_end(id, numbers) => self.join(id, far),

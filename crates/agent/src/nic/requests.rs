@@ -47,12 +47,7 @@ impl Nic {
         let Some(connection) = self.connections.get(&id) else { return };
         let peer = &mut self.peers[connection.peer];
         if peer.unsaid.is_empty() {
-            peer.say(Message::Offer(
-                id,
-                connection.link,
-                connection.is_connector,
-                connection.numbers,
-            ));
+            peer.say(connection.offer(id));
         }
     }
 
