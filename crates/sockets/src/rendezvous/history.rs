@@ -14,10 +14,16 @@
 //! The counts lie in memory that forked processes share. So a server that forks a process for each connection learns
 //! from its children. The counts are only hints: wrong values cost time, but do no harm.
 
+mod deferral;
+mod key;
+
+pub(super) use deferral::FirstOutcome;
+pub(crate) use key::Key;
+pub use key::Server;
+
 use crate::per_engine::per_engine;
-use core::net::{IpAddr, SocketAddr};
-use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use deferral::Deferral;
 use sovia_sys::Mapping;
 
 /// Number of entries, called places, in each table. Many addresses and listeners have the same place. It holds the
@@ -87,64 +93,6 @@ const PLANNED: u64 = 32;
 /// Position, in a word of `sleeps`, of the lowest bit of the number of planned connections.
 const DECIDED: u32 = 32;
 
-/// Minimum number of transfers before a first rendezvous that is deferred. If this first rendezvous also fails, it
-/// costs less than 2 % as much as these transfers.
-const DEFERRED: u32 = 256;
-
-/// Deferral of first rendezvous at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deferral {
-    /// The most recent first rendezvous was refused. Deferred until one leads to a VI.
-    Refused,
-    /// `unfinished`: number of first rendezvous in turn that did not end before their connections, up to
-    /// [`UNFINISHED_MOST`]. `connections`: number of connections for which the next one is deferred. A first rendezvous
-    /// costs a third of a short connection.
-    For { unfinished: u8, connections: u8 },
-}
-
-/// Number of unfinished first rendezvous in turn after which the deferral grows no more.
-const UNFINISHED_MOST: u8 = 5;
-/// Number of connections for which a first rendezvous is deferred after [`UNFINISHED_MOST`] unfinished ones, or after
-/// one for the benefit of later connections.
-const CONNECTIONS_MOST: u8 = 15;
-
-impl Deferral {
-    fn from_word(word: u8) -> Deferral {
-        match word {
-            u8::MAX => Deferral::Refused,
-            _ => Deferral::For { unfinished: word >> 4, connections: word & 15 },
-        }
-    }
-
-    fn word(self) -> u8 {
-        match self {
-            Deferral::Refused => u8::MAX,
-            Deferral::For { unfinished, connections } => unfinished << 4 | connections,
-        }
-    }
-
-    /// Returns the deferral after a first rendezvous with this outcome.
-    fn after(self, outcome: FirstOutcome) -> Deferral {
-        let (unfinished, connections) = match self {
-            Deferral::Refused => (0, 0),
-            Deferral::For { unfinished, connections } => (unfinished, connections),
-        };
-        match (outcome, self) {
-            (FirstOutcome::Refused, _) | (FirstOutcome::Unfinished, Deferral::Refused) => {
-                Deferral::Refused
-            }
-            (FirstOutcome::Met, _) => Deferral::For { unfinished: 0, connections },
-            (FirstOutcome::Unfinished, _) => {
-                // None after the first, then 1, 3, 7 and 15.
-                let more = (1u8 << unfinished) - 1;
-                let unfinished = (unfinished + 1).min(UNFINISHED_MOST);
-                let connections = connections.max(more.min(CONNECTIONS_MOST));
-                Deferral::For { unfinished, connections }
-            }
-        }
-    }
-}
-
 /// Cost of a rendezvous at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
 enum Cost {
@@ -152,68 +100,6 @@ enum Cost {
     Known = 11,
     /// For a rendezvous with a process that shares no segment with this process yet.
     Unknown = 80,
-}
-
-/// Information about the server's end, from the call that makes a connection.
-#[derive(Debug, Clone, Copy)]
-pub enum Server {
-    /// The call connects to this address.
-    At(SocketAddr),
-    /// The call accepts from the listener with this descriptor.
-    Listener(i32),
-    /// The call does not know the server's address or listener.
-    Unknown,
-}
-
-/// Identifies a server's address, or a listener of this process, in the connection history. Two addresses have the same
-/// key only if 31 bits of their hashes are equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(NonZeroU32);
-
-impl Key {
-    fn new(hash: u32, is_listener: bool) -> Key {
-        Key(NonZeroU32::MIN.saturating_add(hash >> 2 << 1 | u32::from(is_listener)))
-    }
-
-    /// Returns the key of connections with this server, or `None` if the call that made the connection does not know
-    /// the server's address.
-    pub(crate) fn of(server: Server) -> Option<Key> {
-        match server {
-            Server::At(address) => Some(Key::of_address(address)),
-            Server::Listener(fd) => {
-                Some(Key::new((fd as u32).wrapping_mul(0x9e37_79b1).swap_bytes(), true))
-            }
-            Server::Unknown => None,
-        }
-    }
-
-    /// Returns the key of connections to this server address.
-    pub(super) fn of_address(server: SocketAddr) -> Key {
-        let mut hash = u32::from(server.port()).wrapping_mul(0x9e37_79b1);
-        let mut mix = |bytes: &[u8]| {
-            for byte in bytes {
-                hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-            }
-        };
-        match server.ip() {
-            IpAddr::V4(ip) => mix(&ip.octets()),
-            IpAddr::V6(ip) => mix(&ip.octets()),
-        }
-        Key::new(hash >> 16 ^ hash, false)
-    }
-
-    /// Returns the key as a word, which is neither 0 nor `u32::MAX`.
-    pub(crate) fn word(self) -> u32 {
-        self.0.get()
-    }
-
-    pub(super) fn from_word(word: u32) -> Option<Key> {
-        NonZeroU32::new(word).map(Key)
-    }
-
-    fn place(self) -> usize {
-        self.0.get() as usize % PLACES
-    }
 }
 
 per_engine! {
@@ -287,26 +173,11 @@ pub(super) fn learn_sleeps(key: Key, sleeps: u64, messages: u64) {
     }
 }
 
-/// Outcome of a first rendezvous.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FirstOutcome {
-    /// The connection got a VI.
-    Met,
-    /// The rules do not trust the other end's user.
-    Refused,
-    /// The connection was closed before the two processes had found each other.
-    Unfinished,
-}
-
 /// Records the outcome of a first rendezvous.
 pub(super) fn learn_first(key: Key, outcome: FirstOutcome) {
     if let Some(histories) = histories() {
         let word = &histories.deferred[histories.claim(key)];
-        let before = word.load(Ordering::Relaxed);
-        let after = Deferral::from_word(before).after(outcome).word();
-        if before != after {
-            word.store(after, Ordering::Relaxed);
-        }
+        replace(word, |deferral| ((), deferral.after(outcome)));
     }
 }
 
@@ -315,19 +186,17 @@ pub(super) fn learn_first(key: Key, outcome: FirstOutcome) {
 pub(super) fn least_unknown(key: Key, is_for_later: bool) -> u32 {
     let Some(histories) = histories() else { return 0 };
     let Some(place) = histories.find(key) else { return 0 };
-    let word = &histories.deferred[place];
-    let (next, least) = match Deferral::from_word(word.load(Ordering::Relaxed)) {
-        Deferral::Refused => return DEFERRED,
-        Deferral::For { connections: 0, .. } if !is_for_later => return 0,
-        Deferral::For { unfinished, connections: 0 } => {
-            (Deferral::For { unfinished, connections: CONNECTIONS_MOST }, 0)
-        }
-        Deferral::For { unfinished, connections } => {
-            (Deferral::For { unfinished, connections: connections - 1 }, DEFERRED)
-        }
-    };
-    word.store(next.word(), Ordering::Relaxed);
-    least
+    replace(&histories.deferred[place], |deferral| deferral.next(is_for_later))
+}
+
+/// Replaces a deferral by the one that `next` returns with a result. Writes only if the deferral changes.
+fn replace<T>(word: &AtomicU8, next: impl FnOnce(Deferral) -> (T, Deferral)) -> T {
+    let before = word.load(Ordering::Relaxed);
+    let (result, after) = next(Deferral::from_word(before));
+    if after.word() != before {
+        word.store(after.word(), Ordering::Relaxed);
+    }
+    result
 }
 
 /// Returns the plan for the next connection with this key, or `None` if no connection has been counted.
@@ -425,7 +294,9 @@ fn cheapest(word: u64, rendezvous: u32, sleeps: u64) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::deferral::{CONNECTIONS_MOST, DEFERRED};
     use super::*;
+    use core::net::SocketAddr;
 
     /// Returns the key of a listener. Each test takes another number.
     fn key(fd: i32) -> Key {
