@@ -8,8 +8,8 @@
 //!
 //! On a VI a transfer costs almost nothing if the waiting thread spins. If the thread sleeps, the kernel must wake
 //! it, and the transfer costs about half as much as over TCP. So the plan also depends on how often threads slept
-//! on earlier connections. One connection in [`TRIAL`] is planned as if no thread slept, to find out if threads
-//! still sleep.
+//! on earlier connections. Now and then a connection is planned as if no thread slept ([`is_trial`]), to find out if
+//! threads still sleep.
 //!
 //! The counts lie in memory that forked processes share. So a server that forks a process for each connection learns
 //! from its children. The counts are only hints: wrong values cost time, but do no harm.
@@ -26,23 +26,29 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use deferral::Deferral;
 use sovia_sys::Mapping;
 
-/// Number of entries, called places, in each table. Many addresses and listeners have the same place. It holds the
-/// counts of the one that was counted last.
+/// Number of places for the counts of an address or a listener. Many addresses and listeners have the same place. It
+/// holds the counts of the one that was counted last.
 const PLACES: usize = 256;
+/// Index of one more place. It counts connections to addresses that had no counts when the connection ended. So it tells
+/// how long the first connection to an address lasts, and each connection of a program with more addresses than places.
+const FIRSTS: usize = PLACES;
+/// Number of entries of each table.
+const ENTRIES: usize = PLACES + 1;
+
 /// Counts of earlier connections, for all addresses and listeners.
 #[derive(Debug)]
 struct Histories {
     /// For each place: [`Key`] of the address or listener whose connections are counted there, or 0.
     keys: [AtomicU32; PLACES],
     /// For each place: number of connections in each size class, one byte per class.
-    lengths: [AtomicU64; PLACES],
+    lengths: [AtomicU64; ENTRIES],
     /// Like `lengths`, but by the number of transfers alone. A connection whose transfers are long counts as short.
-    transfers: [AtomicU64; PLACES],
+    transfers: [AtomicU64; ENTRIES],
     /// For each place: average number of sleeps per message (low half), and number of planned connections (from bit
     /// [`DECIDED`]).
-    sleeps: [AtomicU64; PLACES],
+    sleeps: [AtomicU64; ENTRIES],
     /// For each place: the plan computed last, or 0.
-    plans: [AtomicU64; PLACES],
+    plans: [AtomicU64; ENTRIES],
     /// For each place: [`Deferral`] of a first rendezvous.
     deferred: [AtomicU8; PLACES],
 }
@@ -82,21 +88,26 @@ const CHOICES: [u32; 8] = [0, 4, 8, 12, 17, 32, 64, 128];
 const ALWAYS: u64 = 256;
 /// Cost of a transfer on a VI if the waiting thread sleeps, in 256ths of the cost of a transfer over TCP.
 const SLEEPER: u64 = 128;
+/// Additional cost of a rendezvous if threads sleep, in 256ths: its steps wait for each other's locks and processors.
+const CROWDED: u64 = 128;
 /// Number of transfers over TCP from the begin of a rendezvous until both directions are on the VI.
 const ON_TCP: u32 = 2;
-/// Number of planned connections in a period at a place. In each period, one connection is planned as if no thread
-/// slept. One other connection computes a plan, and the rest use the stored plan.
-const TRIAL: u64 = 16;
+/// Number of planned connections in a period at a place. In each period one connection computes a plan, and the rest
+/// use the stored plan.
+const PERIOD: u64 = 16;
 /// Number of connections at a place that each compute a plan, from the first connection on. Later connections
 /// mostly use the stored plan. Computing a plan takes a fifth of the instructions of a short connection.
 const PLANNED: u64 = 32;
+/// Of so many planned connections at a place, one is planned as if no thread slept, after the first of them. If the
+/// threads still sleep, this connection costs about half as much again as over TCP.
+const TRIAL: u64 = 64;
 /// Position, in a word of `sleeps`, of the lowest bit of the number of planned connections.
 const DECIDED: u32 = 32;
 
 /// Cost of a rendezvous at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
 enum Cost {
-    /// For a rendezvous with a process that already shares a segment with this process.
+    /// For a rendezvous with a process that already shares a segment with this process, if no thread sleeps.
     Known = 11,
     /// For a rendezvous with a process that shares no segment with this process yet.
     Unknown = 80,
@@ -146,6 +157,51 @@ impl Histories {
             place
         })
     }
+
+    /// Returns the counts at a place: by length, and by transfers alone.
+    fn counts(&self, place: usize) -> [u64; 2] {
+        [&self.lengths, &self.transfers].map(|words| words[place].load(Ordering::Relaxed))
+    }
+
+    /// Counts a connection at a place.
+    fn count(&self, place: usize, transfers: u64, bytes: u64) {
+        let short = if bytes / transfers.max(1) >= LONG { 0 } else { transfers };
+        for (words, length) in
+            [(&self.lengths, transfers + bytes / BYTES), (&self.transfers, short)]
+        {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            let word = &words[place];
+            word.store(with_one_more(word.load(Ordering::Relaxed), length), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the plan for the next connection that is counted at a place, or `None` if none has been counted.
+    fn plan(&self, place: usize) -> Option<Plan> {
+        let word = &self.sleeps[place];
+        let now = word.load(Ordering::Relaxed).wrapping_add(1 << DECIDED);
+        word.store(now, Ordering::Relaxed);
+        let (decided, sleeps) = (now >> DECIDED, (now & (2 * ALWAYS - 1)).min(ALWAYS));
+        if is_trial(decided) {
+            return planned(self.counts(place), 0);
+        }
+        let stored = &self.plans[place];
+        if decided >= PLANNED
+            && decided % PERIOD != PERIOD / 2
+            && let Some(plan) = Plan::from_word(stored.load(Ordering::Relaxed))
+        {
+            return Some(plan);
+        }
+        let plan = planned(self.counts(place), sleeps)?;
+        stored.store(plan.word(), Ordering::Relaxed);
+        Some(plan)
+    }
+}
+
+/// Returns true if a connection is planned as if no thread slept, to find out if threads still sleep. `decided` is its
+/// number among the planned connections of its place.
+fn is_trial(decided: u64) -> bool {
+    let period = if decided < TRIAL { PERIOD } else { TRIAL };
+    decided.is_multiple_of(period)
 }
 
 // The functions below take no lock, so a count may be lost if two threads write at once. The counts are only hints.
@@ -153,15 +209,10 @@ impl Histories {
 /// Counts an ended connection, with its number of transfers at this end and of bytes in both directions.
 pub(super) fn learn(key: Key, transfers: u64, bytes: u64) {
     if let Some(histories) = histories() {
-        let place = histories.claim(key);
-        let short = if bytes / transfers.max(1) >= LONG { 0 } else { transfers };
-        for (words, length) in
-            [(&histories.lengths, transfers + bytes / BYTES), (&histories.transfers, short)]
-        {
-            let length = u32::try_from(length).unwrap_or(u32::MAX);
-            let word = &words[place];
-            word.store(with_one_more(word.load(Ordering::Relaxed), length), Ordering::Relaxed);
+        if !key.is_listener() && histories.find(key).is_none() {
+            histories.count(FIRSTS, transfers, bytes);
         }
+        histories.count(histories.claim(key), transfers, bytes);
     }
 }
 
@@ -202,27 +253,13 @@ fn replace<T>(word: &AtomicU8, next: impl FnOnce(Deferral) -> (T, Deferral)) -> 
 /// Returns the plan for the next connection with this key, or `None` if no connection has been counted.
 pub(super) fn plan(key: Key) -> Option<Plan> {
     let histories = histories()?;
-    let place = histories.find(key)?;
-    let word = &histories.sleeps[place];
-    let now = word.load(Ordering::Relaxed).wrapping_add(1 << DECIDED);
-    word.store(now, Ordering::Relaxed);
-    let (decided, sleeps) = (now >> DECIDED, (now & (2 * ALWAYS - 1)).min(ALWAYS));
-    let lengths = || {
-        [&histories.lengths, &histories.transfers].map(|words| words[place].load(Ordering::Relaxed))
-    };
-    if decided.is_multiple_of(TRIAL) {
-        return planned(lengths(), 0);
-    }
-    let stored = &histories.plans[place];
-    if decided >= PLANNED
-        && decided % TRIAL != TRIAL / 2
-        && let Some(plan) = Plan::from_word(stored.load(Ordering::Relaxed))
-    {
-        return Some(plan);
-    }
-    let plan = planned(lengths(), sleeps)?;
-    stored.store(plan.word(), Ordering::Relaxed);
-    Some(plan)
+    histories.find(key).and_then(|place| histories.plan(place))
+}
+
+/// Returns the number of transfers before a rendezvous with a process that already shares a segment, for a connection
+/// to an address without counts. Returns `None` if no first connection to any address has been counted.
+pub(super) fn plan_first() -> Option<u32> {
+    Some(histories()?.plan(FIRSTS)?.known)
 }
 
 impl Plan {
@@ -279,10 +316,12 @@ fn with_one_more(word: u64, length: u32) -> u64 {
 /// which the thread sleeps.
 fn cheapest(word: u64, rendezvous: u32, sleeps: u64) -> Option<u32> {
     let counts = word.to_le_bytes();
+    let [price, more] = [SLEEPER, CROWDED].map(|most| (most * sleeps / ALWAYS) as u32);
+    let rendezvous = rendezvous + rendezvous * more / 256;
     let total = |after: u32| {
         let lengths = counts.iter().zip(LENGTHS);
         let each = |(&count, length): (&u8, u32)| {
-            let (on_tcp, price) = (after + ON_TCP, (SLEEPER * sleeps / ALWAYS) as u32);
+            let on_tcp = after + ON_TCP;
             let on_vi = (length.saturating_sub(on_tcp) * price).div_ceil(256);
             let spent = if length <= after { length } else { on_tcp + rendezvous + on_vi };
             u32::from(count) * spent
@@ -322,6 +361,12 @@ mod tests {
         assert_eq!(cheapest(1000, &[10; 9]), 0);
         // After three connections whose threads did not sleep, a rendezvous at once pays again.
         assert_eq!(cheapest(14, &[10, 10, 10, 0, 0, 0]), 0);
+    }
+
+    #[test]
+    fn trials_become_rare_at_a_place_whose_threads_sleep() {
+        let trials = |from: u64, to: u64| (from..to).filter(|&decided| is_trial(decided)).count();
+        assert_eq!((trials(1, TRIAL), trials(TRIAL, 11 * TRIAL)), (3, 10));
     }
 
     #[test]
@@ -392,6 +437,22 @@ mod tests {
         learn(other, 3, 100);
         assert!(plan(first).is_none() && plan(other).is_some_and(|plan| plan.known >= 4));
         assert_eq!((least_unknown(first, false), least_unknown(other, false)), (0, 0));
+    }
+
+    /// A program with more addresses than places has no counts of most of them.
+    #[test]
+    fn an_address_without_counts_is_planned_by_the_first_connections_to_others() {
+        start();
+        let at =
+            |ip: u8, port| Key::of(Server::At(SocketAddr::from(([10, 7, 0, ip], port)))).unwrap();
+        (0..PLANNED).for_each(|_| learn(key(213), 10_000, 0));
+        let earlier = plan_first();
+        (1..=200).for_each(|ip| learn(at(ip, 80), 6, 0));
+        assert!(plan_first() > earlier && plan_first().is_some_and(|after| after >= 6));
+        assert_eq!(plan(at(201, 80)), None);
+        // A change is seen.
+        (1..=200).for_each(|ip| learn(at(ip, 81), 10_000, 0));
+        assert_eq!((0..=PERIOD).map(|_| plan_first()).last(), Some(Some(0)));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use core::sync::atomic::Ordering;
 use sovia_control::{Reason, Traffic};
 use sovia_sys::call;
 
-/// Number of transfers before a rendezvous if no connection to the same address has been counted.
+/// Number of transfers before a rendezvous if no connection has been counted.
 const FIRST: u32 = 3;
 /// Number of transfers after which a connector withdraws an unanswered request: another process probably holds the
 /// other end.
@@ -55,6 +55,10 @@ pub(super) fn prepare(fd: i32, at: Ref) {
             // An acceptor does not wait for its turn: its Hello costs little, and nothing if no connector waits for it.
             is_for_later = plan.is_for_later && at.conn.is_connector();
             grants = plan.grants;
+        } else if at.conn.is_connector()
+            && let Some(after) = history::plan_first()
+        {
+            known = after;
         }
         unknown = unknown.max(history::least_unknown(key, is_for_later));
         history = key.word();

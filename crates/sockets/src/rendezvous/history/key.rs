@@ -61,6 +61,11 @@ impl Key {
         NonZeroU32::new(word).map(Key)
     }
 
+    /// Returns true if the key identifies a listener of this process.
+    pub(super) fn is_listener(self) -> bool {
+        (self.0.get() - 1) & 1 != 0
+    }
+
     /// Returns the key's place in tables of [`PLACES`] entries.
     pub(super) fn place(self) -> usize {
         self.0.get() as usize % PLACES
