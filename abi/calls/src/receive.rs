@@ -168,13 +168,13 @@ fn discard(
     loop {
         let part = &mut piece[..(len - done).min(PIECE)];
         let wanted = part.len();
-        let mut is_kernels = false;
+        let is_kernels = Cell::new(false);
         let result = ops::receive(fd, at, part.into(), flags(how), || {
-            is_kernels = true;
+            is_kernels.set(true);
             kernel(len - done, how)
         });
         match result {
-            Ok(n) if is_kernels || n < wanted || done + n == len => return Ok(done + n),
+            Ok(n) if is_kernels.get() || n < wanted || done + n == len => return Ok(done + n),
             Ok(n) => done += n,
             Err(error) if done > 0 => {
                 ops::keep_error(at, error);

@@ -32,23 +32,23 @@ fn pin(pins: &Callers) -> CountedCaller<'_> {
 }
 
 /// Makes the kernel's call and counts its bytes. Meanwhile no thread can switch the direction's path. If the path
-/// has already been switched, `is_to_be_made` returns false. Then this function returns `kernel` as the error.
+/// has already been switched, `is_to_be_made` returns false. Then this function makes no call and returns `None`.
 #[inline]
-pub(super) fn make<K: FnOnce() -> Outcome>(
-    kernel: K,
+pub(super) fn make(
+    kernel: &impl Fn() -> Outcome,
     pins: &Callers,
     is_to_be_made: impl FnOnce() -> bool,
     counter: Option<&AtomicU64>,
-) -> Result<Outcome, K> {
+) -> Option<Outcome> {
     let _pin = pin(pins);
     if !is_to_be_made() {
-        return Err(kernel);
+        return None;
     }
     let result = kernel();
     if let (Some(counter), Ok(n)) = (counter, &result) {
         counter.fetch_add(*n as u64, Ordering::AcqRel);
     }
-    Ok(result)
+    Some(result)
 }
 
 /// Moves an accelerated connection back to TCP. May wait for the peer, which must take part in the fallback.

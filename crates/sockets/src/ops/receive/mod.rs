@@ -26,13 +26,13 @@ pub fn receive(
     at: Ref,
     out: UserSliceMut<'_>,
     flags: Flags,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: impl Fn() -> Outcome,
 ) -> Outcome {
     wait::cancellation_point();
     if let Some(result) = receive_at_once(fd, at, out, flags) {
         return result;
     }
-    receive_generally(fd, at, &[out], flags, kernel)
+    receive_generally(fd, at, &[out], flags, &kernel)
 }
 
 /// Does `readv`, `recvmsg` and similar calls: fills `parts` in order, like [`receive`].
@@ -42,7 +42,7 @@ pub fn receive_parts(
     at: Ref,
     parts: &[UserSliceMut<'_>],
     flags: Flags,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: impl Fn() -> Outcome,
 ) -> Outcome {
     // Not inlined, because the caller's stack frame already has the list of parts.
     #[inline(never)]
@@ -55,7 +55,7 @@ pub fn receive_parts(
     {
         return result;
     }
-    receive_generally(fd, at, parts, flags, kernel)
+    receive_generally(fd, at, parts, flags, &kernel)
 }
 
 /// Fast path: receives one packet, or finds that none has arrived, on a connection with no pending work. Returns
@@ -86,7 +86,7 @@ fn receive_generally(
     at: Ref,
     parts: &[UserSliceMut<'_>],
     flags: Flags,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: &impl Fn() -> Outcome,
 ) -> Outcome {
     let since = Moment::now();
     let conn = at.conn;
@@ -99,27 +99,21 @@ fn receive_generally(
     {
         return Err(error);
     }
-    let kernel = match phase {
-        Phase::Attached => kernel,
+    match phase {
+        Phase::Attached => {}
         Phase::Eligible => {
             let is_on_tcp = || conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp;
             let counter = (!flags.peek).then_some(&conn.rx_tcp);
-            match make(kernel, &conn.rx_pins, is_on_tcp, counter) {
-                Ok(result) => {
-                    let n = result?;
-                    if n > 0 && conn.phase() == Phase::Eligible {
-                        received(fd, at);
-                    }
-                    return Ok(n);
+            if let Some(result) = make(kernel, &conn.rx_pins, is_on_tcp, counter) {
+                let n = result?;
+                if n > 0 && conn.phase() == Phase::Eligible {
+                    received(fd, at);
                 }
-                Err(kernel) => kernel,
+                return Ok(n);
             }
         }
-        _ => {
-            let kernel = || again::on_tcp(fd, at, kernel);
-            return kernel();
-        }
-    };
+        _ => return again::on_tcp(fd, at, kernel),
+    }
     if conn.rx() == Rx::Back {
         fallback::settle(at);
         // Make the kernel's call only without a VI. A thread that sleeps in this call and a relay would read the
@@ -182,7 +176,7 @@ fn receive_slowly(
     parts: &[UserSliceMut<'_>],
     flags: Flags,
     since: Moment,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: &impl Fn() -> Outcome,
 ) -> Outcome {
     let conn = at.conn;
     let wanted: usize = parts.iter().map(|part| part.len()).sum();

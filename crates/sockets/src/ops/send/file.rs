@@ -16,7 +16,7 @@ pub fn send_file(
     from: i32,
     mut place: Option<&mut i64>,
     count: usize,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: impl Fn() -> Outcome,
 ) -> Outcome {
     if count == 0 {
         // With a count of 0, the kernel does not check the socket.
@@ -25,12 +25,10 @@ pub fn send_file(
     wait::cancellation_point();
     let since = Moment::now();
     // If another thread switches the path before the kernel's call, send the file over the VI.
-    let asked =
-        send_off_vi(fd, at, || count, kernel).or_else(|kernel| send_on_tcp(fd, at, count, kernel));
-    let kernel = match asked {
-        Ok(result) => return result,
-        Err(kernel) => kernel,
-    };
+    let sent = send_off_vi(fd, at, || count, &kernel);
+    if let Some(result) = sent.or_else(|| send_on_tcp(fd, at, count, &kernel)) {
+        return result;
+    }
     // Leave files that are not regular to the kernel, which knows if it can send them.
     if !call::is_plain_file(from).map_err(crate::errno)? {
         back(fd, at);
@@ -75,18 +73,17 @@ pub fn send_file(
 
 /// Does `splice` from a pipe to a connection. Only the sending direction moves to TCP, unless the VI is full. Then the
 /// kernel must count the unread bytes of the VI as well.
-pub fn splice_to(fd: i32, at: Ref, count: usize, kernel: impl FnOnce() -> Outcome) -> Outcome {
-    let kernel = match send_off_vi(fd, at, || count, kernel) {
-        Ok(result) => return result,
-        Err(kernel) => kernel,
-    };
+pub fn splice_to(fd: i32, at: Ref, count: usize, kernel: impl Fn() -> Outcome) -> Outcome {
+    if let Some(result) = send_off_vi(fd, at, || count, &kernel) {
+        return result;
+    }
     if is_full(fd, at) {
         back(fd, at);
         return kernel();
     }
     fallback::sending(fd, at);
     // Another thread may have begun a fallback, which `sending` leaves alone.
-    send_on_tcp(fd, at, count, kernel).unwrap_or_else(|kernel| {
+    send_on_tcp(fd, at, count, &kernel).unwrap_or_else(|| {
         back(fd, at);
         kernel()
     })
@@ -97,7 +94,7 @@ fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: CallState) -> Outco
     if is_sent_at_once(at, piece) {
         return Ok(piece.len());
     }
-    send_begun(fd, at, &[piece], Flags::default(), begun, || Err(libc::EAGAIN))
+    send_begun(fd, at, &[piece], Flags::default(), begun, &|| Err(libc::EAGAIN))
 }
 
 /// Moves the file's position back by `n` bytes that could not be sent. `moved` says that the read has advanced the

@@ -38,13 +38,13 @@ pub fn send(
     at: Ref,
     bytes: UserSlice<'_>,
     flags: Flags,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: impl Fn() -> Outcome,
 ) -> Outcome {
     wait::cancellation_point();
     if is_sent_at_once(at, bytes) {
         return Ok(bytes.len());
     }
-    send_generally(fd, at, &[bytes], flags, kernel)
+    send_generally(fd, at, &[bytes], flags, &kernel)
 }
 
 /// State of the program's call to which a send belongs.
@@ -63,7 +63,7 @@ pub fn send_parts(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: impl Fn() -> Outcome,
 ) -> Outcome {
     // Not inlined, because the caller's stack frame already has the list of parts.
     #[inline(never)]
@@ -74,9 +74,9 @@ pub fn send_parts(
     match parts {
         [part] if apart(at, *part) => Ok(part.len()),
         [_, _, ..] if at.conn.is_attached() && length(parts) <= INLINE_MAX => {
-            send_joined(fd, at, parts, flags, kernel)
+            send_joined(fd, at, parts, flags, &kernel)
         }
-        _ => send_generally(fd, at, parts, flags, kernel),
+        _ => send_generally(fd, at, parts, flags, &kernel),
     }
 }
 
@@ -97,7 +97,7 @@ fn send_generally(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: &impl Fn() -> Outcome,
 ) -> Outcome {
     let begun = CallState { since: Moment::now(), has_sent: false };
     send_begun(fd, at, parts, flags, begun, kernel)
@@ -110,16 +110,15 @@ fn send_begun(
     parts: &[UserSlice<'_>],
     flags: Flags,
     begun: CallState,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: &impl Fn() -> Outcome,
 ) -> Outcome {
     let conn = at.conn;
     if conn.phase() == Phase::Eligible && length(parts) > LONG {
         return send_long(fd, at, parts, flags, begun);
     }
-    let kernel = match send_off_vi(fd, at, || length(parts), kernel) {
-        Ok(result) => return result,
-        Err(kernel) => kernel,
-    };
+    if let Some(result) = send_off_vi(fd, at, || length(parts), kernel) {
+        return result;
+    }
     if let [part] = parts
         && let Some(mut guard) = at.attached()
     {
@@ -147,7 +146,7 @@ fn send_begun(
                     return send_slowly(fd, at, parts, flags, begun, 0);
                 }
                 return send_tcp(fd, at, length(parts), kernel)
-                    .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, begun, 0));
+                    .unwrap_or_else(|| send_slowly(fd, at, parts, flags, begun, 0));
             }
             Put::Full => {
                 if flags.dont_wait || conn.has(flag::NONBLOCK) {
@@ -168,33 +167,32 @@ fn send_begun(
 }
 
 /// Does the first step of a send of `total` bytes. On a connection without a VI, makes the kernel's call and
-/// returns its result. On a connection with a VI, returns `kernel` as the error.
+/// returns its result. On a connection with a VI, returns `None`.
 #[inline]
-fn send_off_vi<K: FnOnce() -> Outcome>(
+fn send_off_vi(
     fd: i32,
     at: Ref,
     total: impl FnOnce() -> usize,
-    kernel: K,
-) -> Result<Outcome, K> {
+    kernel: &impl Fn() -> Outcome,
+) -> Option<Outcome> {
     let conn = at.conn;
     let phase = conn.phase();
     if phase != Phase::Attached
         && let Some(error) = ending::send_error(conn)
     {
-        return Ok(Err(error));
+        return Some(Err(error));
     }
-    let kernel = match phase {
+    match phase {
         Phase::Attached => {
             // Start the progress thread if it is missing in a forked child that only sends. The progress thread
             // notices a dead peer, and answers a peer that revokes a direction.
             kernel_sockets::ensure_for_a_look();
-            kernel
         }
         Phase::Eligible => {
             before_send(fd, at);
             let is_on_tcp = || conn.phase() != Phase::Attached;
             let sent = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp));
-            if let Ok(sent) = &sent {
+            if let Some(sent) = &sent {
                 if conn.phase() == Phase::Attached {
                     // Another thread has made a VI for the connection during the kernel's call.
                     watch_room_after(fd, at, sent, total());
@@ -203,14 +201,13 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
                     has_sent(fd, at);
                 }
             }
-            match sent {
-                Ok(sent) => return Ok(sent),
-                Err(kernel) => kernel,
+            if sent.is_some() {
+                return sent;
             }
         }
-        _ => return Ok(again::on_tcp(fd, at, kernel)),
-    };
-    if conn.is_interrupted() { Ok(Err(libc::EINTR)) } else { Err(kernel) }
+        _ => return Some(again::on_tcp(fd, at, kernel)),
+    }
+    conn.is_interrupted().then_some(Err(libc::EINTR))
 }
 
 /// Prepares a send on a connection that is not yet accelerated. If the rendezvous has just made a VI that the
@@ -239,8 +236,8 @@ fn send_or_kernel(
     parts: &[UserSlice<'_>],
     flags: Flags,
     begun: CallState,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: &impl Fn() -> Outcome,
 ) -> Outcome {
     send_on_tcp(fd, at, length(parts), kernel)
-        .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, begun, 0))
+        .unwrap_or_else(|| send_slowly(fd, at, parts, flags, begun, 0))
 }

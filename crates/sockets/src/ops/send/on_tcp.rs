@@ -8,17 +8,17 @@ use crate::{Errno, Outcome, kernel_sockets};
 use core::sync::atomic::Ordering;
 use sovia_sys::{UserSlice, call};
 
-/// Makes the kernel's call if the connection's path is TCP. Returns `kernel` as the error if the path is the VI.
-pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
+/// Makes the kernel's call if the connection's path is TCP. Returns `None` if the path is the VI.
+pub(super) fn send_on_tcp(
     fd: i32,
     at: Ref,
     total: usize,
-    kernel: K,
-) -> Result<Outcome, K> {
-    let Some(mut guard) = at.attached() else { return Ok(kernel()) };
+    kernel: &impl Fn() -> Outcome,
+) -> Option<Outcome> {
+    let Some(mut guard) = at.attached() else { return Some(kernel()) };
     match stream::way(&mut guard, table::current(fd, at)) {
-        SendPath::Vi => Err(kernel),
-        SendPath::Failed(e) => Ok(Err(e)),
+        SendPath::Vi => None,
+        SendPath::Failed(e) => Some(Err(e)),
         SendPath::Kernel => {
             drop(guard);
             send_tcp(fd, at, total, kernel)
@@ -26,14 +26,14 @@ pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
     }
 }
 
-/// Makes the kernel's call on a connection that has a VI but whose path is TCP. Returns `kernel` as the error if
-/// another thread has switched the path since the caller's check.
-pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
+/// Makes the kernel's call on a connection that has a VI but whose path is TCP. Returns `None` if another thread has
+/// switched the path since the caller's check.
+pub(super) fn send_tcp(
     fd: i32,
     at: Ref,
     total: usize,
-    kernel: K,
-) -> Result<Outcome, K> {
+    kernel: &impl Fn() -> Outcome,
+) -> Option<Outcome> {
     let conn = at.conn;
     let is_on_tcp = || !stream::goes_over_vi(conn);
     let result = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp))?;
@@ -46,7 +46,7 @@ pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
         wake_reader(at);
     }
     watch_room_after(fd, at, &result, total);
-    Ok(result)
+    Some(result)
 }
 
 /// Wakes threads of the peer that wait for a connection with a VI, after this end has sent bytes on TCP.

@@ -20,7 +20,7 @@ pub(super) fn send_joined(
     at: Ref,
     parts: &[UserSlice<'_>],
     flags: Flags,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: &impl Fn() -> Outcome,
 ) -> Outcome {
     let mut joined = [0u8; INLINE_MAX];
     let total = length(parts);
@@ -43,7 +43,7 @@ pub(super) fn send_short(
     parts: &[UserSlice<'_>],
     flags: Flags,
     begun: CallState,
-    kernel: impl FnOnce() -> Outcome,
+    kernel: &impl Fn() -> Outcome,
 ) -> Outcome {
     let total = length(parts);
     match send_in_place(fd, at, parts, total) {

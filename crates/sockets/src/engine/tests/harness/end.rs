@@ -147,19 +147,18 @@ impl End {
         let fd = self.fd();
         let lens: Vec<usize> = parts.iter().map(|part| part.len()).collect();
         let mut whole = vec![0; lens.iter().sum()];
-        let mut kernel =
-            || call::recv(fd, &mut whole[..], kernel_flags(flags)).map_err(crate::errno);
-        let mut is_kernels = false;
+        let all: UserSliceMut<'_> = (&mut whole[..]).into();
+        let is_kernels = Cell::new(false);
         let list: Vec<UserSliceMut<'_>> =
             parts.iter_mut().map(|part| (&mut **part).into()).collect();
         let n = self.run(|| match table::conn(fd) {
             Some(at) => ops::receive_parts(fd, at, &list, flags, || {
-                is_kernels = true;
-                kernel()
+                is_kernels.set(true);
+                call::recv(fd, all, kernel_flags(flags)).map_err(crate::errno)
             }),
             None => Err(libc::ENOTSOCK),
         })?;
-        if is_kernels {
+        if is_kernels.get() {
             let mut rest = &whole[..];
             for part in parts {
                 let (first, others) = rest.split_at(part.len());
