@@ -41,7 +41,7 @@ pub(super) const VARIABLES: &[Variable] = &[
     variable(
         "SOVIA_MEET",
         "Number of transfers on a connection before an end looks for its peer. 0: the end looks for its peer at the first transfer.",
-        "chosen from the lengths of earlier connections to the same address; 3 if there were none",
+        "chosen from the lengths of earlier connections to the same address; if there were none, from the first connections to other addresses; otherwise 3",
     ),
     variable(
         "SOVIA_MEMORY",
