@@ -39,7 +39,8 @@ pub use descriptor::{
 pub(crate) use file::read_link_at;
 pub use file::{
     file_at, file_id, file_owner, file_size, file_system, ftruncate, is_plain_file, is_there,
-    may_execute, memfd_create, open, pread, program_at, pwrite_both, read, seek, write,
+    may_execute, memfd_create, open, pread, program_at, pwrite_both, read, read_cached, seek,
+    write,
 };
 pub use keepalive::{Keepalive, Silence};
 pub use proc_fs::{

@@ -57,6 +57,12 @@ pub(crate) fn packets_go_at_once(guard: &Guard<'_>, len: usize) -> bool {
         && !guard.conn.has(flag::COMBINES)
 }
 
+/// Returns how many of `len` bytes one packet in a lent slot may carry at once; 0 if none.
+pub(crate) fn packet_room(guard: &mut Guard<'_>, len: usize) -> usize {
+    let len = len.min(guard.protocol.chunk as usize);
+    if packets_go_at_once(guard, len) { backlog::allowed(guard, len) } else { 0 }
+}
+
 /// Returns a number that changes when the receiver has read bytes on the VI.
 pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
     let direction = tx(guard);

@@ -56,8 +56,8 @@ pub(crate) use ending::peer_has_ended;
 pub(crate) use entering::grant;
 pub(crate) use kernel_socket::kernel_socket_has_ended;
 pub(crate) use lend::{
-    BorrowResult, LendResult, borrow, commit, give_back, lend, lend_progress, packets_go_at_once,
-    take_back,
+    BorrowResult, LendResult, borrow, commit, give_back, lend, lend_progress, packet_room,
+    packets_go_at_once, take_back,
 };
 pub use look::{WatchedWords, readable, writable};
 use packets::send_control;

@@ -1,6 +1,7 @@
 //! Operations on files: their bytes, size and kind.
 
 use super::{RawFd, Result, Sysno};
+use crate::UserSliceMut;
 
 /// Reads into `buf` and returns the number of bytes read.
 pub fn read(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
@@ -15,6 +16,18 @@ pub fn write(fd: RawFd, buf: &[u8]) -> Result<usize> {
 /// Reads at `offset` without moving the file position.
 pub fn pread(fd: RawFd, buf: &mut [u8], offset: i64) -> Result<usize> {
     sys!(pread64, fd, buf.as_mut_ptr(), buf.len(), offset)
+}
+
+/// Reads bytes that the kernel has in memory, so that the call does not wait for a device (`RWF_NOWAIT`). Without an
+/// `offset`, reads at the file position and moves it.
+///
+/// # Errors
+/// `EAGAIN` if the bytes are not in memory; `EOPNOTSUPP` if the file cannot be read like this.
+pub fn read_cached(fd: RawFd, out: UserSliceMut<'_>, offset: Option<i64>) -> Result<usize> {
+    let piece = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+    // On 64-bit machines the fourth argument holds the whole offset.
+    let offset = offset.unwrap_or(-1);
+    sys!(preadv2, fd, &raw const piece, 1usize, offset, 0usize, libc::RWF_NOWAIT)
 }
 
 /// Writes two slices one after the other, at `offset`.

@@ -4,10 +4,11 @@ use super::on_tcp::send_on_tcp;
 use super::rest::is_full;
 use super::{CallState, is_sent_at_once, send_begun, send_off_vi};
 use crate::ops::transfer::{Flags, back};
-use crate::table::Ref;
-use crate::{Outcome, fallback, wait};
+use crate::stream::{self, Put};
+use crate::table::{self, Ref};
+use crate::{Errno, Outcome, fallback, wait};
 use sovia_signal::interrupt::Moment;
-use sovia_sys::{UserSlice, call};
+use sovia_sys::{UserSlice, UserSliceMut, call};
 
 /// Does `sendfile` to a connection. On a VI, reads the file and sends its bytes.
 pub fn send_file(
@@ -35,10 +36,28 @@ pub fn send_file(
         return kernel();
     }
     const PIECE: usize = 128 << 10;
-    let mut piece = vec![0u8; PIECE.min(count)];
-    let mut done = 0;
+    let mut piece = Vec::new();
+    // The kernel would take a negative offset for the file position.
+    let (mut done, mut is_cached) = (0, place.as_deref().is_none_or(|offset| *offset >= 0));
     while done < count {
-        let want = piece.len().min(count - done);
+        if is_cached {
+            let offset = place.as_deref().copied();
+            match send_in_place(fd, at, from, offset, count - done) {
+                InPlace::Sent(n) => {
+                    if let Some(offset) = &mut place {
+                        **offset += n as i64;
+                    }
+                    done += n;
+                    continue;
+                }
+                InPlace::NotNow => {}
+                InPlace::NotCached => is_cached = false,
+                InPlace::Failed(_) if done > 0 => return Ok(done),
+                InPlace::Failed(error) => return Err(error),
+            }
+        }
+        let want = PIECE.min(count - done);
+        piece.resize(want, 0);
         let read = match &place {
             Some(offset) => call::pread(from, &mut piece[..want], **offset),
             None => call::read(from, &mut piece[..want]),
@@ -87,6 +106,52 @@ pub fn splice_to(fd: i32, at: Ref, count: usize, kernel: impl Fn() -> Outcome) -
         back(fd, at);
         kernel()
     })
+}
+
+/// Result of [`send_in_place`].
+enum InPlace {
+    /// So many bytes were sent, at least one.
+    Sent(usize),
+    /// Nothing was sent: the pool has no room now, or the bytes must be copied, or the file has ended.
+    NotNow,
+    /// Nothing was sent: the kernel would have to wait for the file's device, or cannot say.
+    NotCached,
+    /// Nothing was sent: the connection has this error.
+    Failed(Errno),
+}
+
+/// Reads up to `len` bytes of a file straight into the pool, and sends them as one packet. Does not wait for a device,
+/// because the caller's other threads and the progress thread may wait for the connection's lock.
+#[inline(never)]
+fn send_in_place(fd: i32, at: Ref, from: i32, offset: Option<i64>, len: usize) -> InPlace {
+    let Some(mut guard) = at.attached() else { return InPlace::NotNow };
+    let len = stream::packet_room(&mut guard, len);
+    if len == 0 {
+        return InPlace::NotNow;
+    }
+    let stream::LendResult::Here(memory) = stream::lend(&mut guard, len as u32) else {
+        return InPlace::NotNow;
+    };
+    // SAFETY: the pool slot that `lend` returned has `len` bytes. No other thread uses the slot while this thread holds
+    // the connection's lock.
+    let slot = unsafe { UserSliceMut::new(memory.as_ptr(), len) };
+    let result = match call::read_cached(from, slot, offset) {
+        Ok(0) => InPlace::NotNow,
+        Ok(got) => {
+            let bytes = UserSlice::from(slot).first(got);
+            let (sent, result) =
+                match stream::commit(&mut guard, table::current(fd, at), bytes, got) {
+                    Put::Bytes(n) => (n, InPlace::Sent(n)),
+                    Put::Failed(error) => (0, InPlace::Failed(error)),
+                    Put::AskKernel | Put::Full => (0, InPlace::NotNow),
+                };
+            put_back(from, offset.is_none() && sent < got, got - sent);
+            result
+        }
+        Err(_) => InPlace::NotCached,
+    };
+    stream::take_back(&mut guard);
+    result
 }
 
 fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: CallState) -> Outcome {
