@@ -131,15 +131,15 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> KnownOutcome {
         // then.
         ApproachStage::InVain { segments } if segments == segments_now() => KnownOutcome::Unknown,
         ApproachStage::Idle | ApproachStage::InVain { .. } => {
-            let known_after = approach.known_after.load(Ordering::Relaxed);
-            let is_time = n >= approach.unknown_after.load(Ordering::Relaxed);
-            if !is_time && n.wrapping_sub(known_after) > 1 {
-                return WAIT;
-            }
-            let Some(link) = permitted(fd, at) else { return WAIT };
             // Read the count before the search, so that a segment that is completed during the search leads to
             // another search.
-            let segments = segments_now();
+            let in_vain = in_vain();
+            let Some(link) = permitted(fd, at) else {
+                if n < approach.unknown_after.load(Ordering::Relaxed) {
+                    approach.reach(in_vain);
+                }
+                return WAIT;
+            };
             let may = |pair: &pair::Pair| may_be_on(pair, &link, Role::Connector);
             let requested = pair::request_at(link.acceptor, may, true, &link.encode());
             if let Some(pair::Requested { pair, vi }) = requested {
@@ -155,11 +155,8 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> KnownOutcome {
                 }
                 return KnownOutcome::Done(attached);
             }
-            if is_time {
-                approach.reach(ApproachStage::InVain { segments });
-                return KnownOutcome::Unknown;
-            }
-            WAIT
+            approach.reach(in_vain);
+            KnownOutcome::Unknown
         }
         ApproachStage::Requested { pair: index, vi, at: since } => {
             let Some(pair) = pair::get(index) else {

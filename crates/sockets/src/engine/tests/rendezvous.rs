@@ -2,6 +2,7 @@
 
 use super::harness::{End, Engines, Progress, arrives, fresh_by, meet, next};
 use crate::conn::{ApproachStage, Phase};
+use crate::rendezvous::StepLock;
 use crate::{epoll_sets, pair};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -237,6 +238,34 @@ fn known_processes_meet_in_every_pattern_of_messages() {
         connector.close();
         acceptor.close();
     }
+}
+
+/// Another thread may take a step of a connection with the same lock just then.
+#[test]
+fn a_step_whose_lock_is_taken_is_made_up_for() {
+    let engines = Engines::take(Progress::ByHand);
+    engines.part();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!(meet(&fresh_by(&listener, &engines)), "the two processes have a pair");
+    let [connector, acceptor] = fresh_by(&listener, &engines);
+    let both = [&connector, &acceptor];
+    let at = connector.at().unwrap();
+    let approach = &at.conn.approach;
+    approach.known_after.store(1, Ordering::Relaxed);
+    approach.unknown_after.store(1000, Ordering::Relaxed);
+    approach.history.store(u32::MAX, Ordering::Relaxed);
+    let exchange = |count: usize| {
+        for n in 0..count {
+            both[n % 2].put(b"x");
+            arrives(&both, both[1 - n % 2], b"x");
+        }
+    };
+    let lock = connector.run(|| StepLock::hold(at));
+    exchange(6);
+    assert_eq!(connector.phase(), Phase::Eligible);
+    connector.run(|| drop(lock));
+    exchange(6);
+    both.iter().for_each(|end| assert_eq!(end.phase(), Phase::Attached));
 }
 
 /// An acceptor that sends before it looks for requests has answered, and runs under Sovia.
