@@ -1,4 +1,4 @@
-//! Programs that put themselves under a seccomp filter that allows only their own system calls.
+//! Programs that put themselves under a seccomp filter that allows only their own system calls, or give up privileges.
 
 use sovia_tests::{Scenario, scenarios};
 
@@ -32,4 +32,13 @@ fn a_set_from_before_a_refused_filter() {
 #[test]
 fn connections_accepted_under_a_filter() {
     Scenario::c("confined", "connections_accepted_under_a_filter").may_stay_on_tcp().run();
+}
+
+/// Connections that a worker accepts while another of its threads changes the worker's privileges.
+#[test]
+fn connections_accepted_during_a_change_of_privileges() {
+    Scenario::c("privileges", "connections_accepted_meanwhile")
+        .env("SOVIA_MEET", 0)
+        .may_stay_on_tcp()
+        .run();
 }

@@ -134,6 +134,8 @@ fn leave(cause: Cause) -> bool {
     if stopped {
         thread::ended();
     }
+    // A connection that another thread recorded after `drop_all` would lose its record with the memory.
+    process::begin_leaving(cause.reason());
     // Leave the family's memory if it lies in a file, because processes outside the family may have opened the
     // file.
     let is_shared = process_slots::has_relatives() || family::is_in_a_file();
@@ -151,6 +153,7 @@ fn leave(cause: Cause) -> bool {
         process_slots::leave();
         family::leave(&retired);
     }
+    process::end_leaving();
     table::for_each_inherited(|inherited| {
         fd::sever(inherited);
     });

@@ -11,6 +11,8 @@
 //!   The kernel wipes one page in such a copy (`is_elsewhere`).
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
+use sovia_control::Reason;
+use sovia_sync::critical_section::{self, Inside};
 use sovia_sync::thread;
 use sovia_sys::{call, mapping};
 
@@ -60,6 +62,66 @@ pub(crate) fn end_change() {
 /// Returns true while a thread changes this process's credentials.
 pub(crate) fn is_changing() -> bool {
     CHANGING.load(Ordering::SeqCst)
+}
+
+/// A count of threads, on a cache line of its own.
+#[repr(align(64))]
+struct Count(AtomicU32);
+
+/// Number of threads that are recording a new connection. Threads are spread over the counts by their ids.
+static RECORDING: [Count; 16] = [const { Count(AtomicU32::new(0)) }; 16];
+
+/// While this process leaves the memory that it shares with its relatives: number of the [`Reason`], plus 1. Else 0.
+static LEAVING: AtomicU32 = AtomicU32::new(0);
+
+/// While this value lives, the calling thread records a new connection, and this process keeps its shared memory.
+pub(crate) struct Recording {
+    count: &'static AtomicU32,
+    /// A signal handler that ran meanwhile might leave the memory, and would wait for its own thread.
+    _inside: Inside,
+}
+
+/// Begins to record a new connection.
+///
+/// # Errors
+/// Returns the reason while this process leaves its shared memory: the connection's record would lie in memory that other
+/// memory replaces.
+pub(crate) fn begin_recording() -> Result<Recording, Reason> {
+    let inside = critical_section::inside();
+    let count = &RECORDING[thread::thread_id() as usize % RECORDING.len()].0;
+    count.fetch_add(1, Ordering::SeqCst);
+    let recording = Recording { count, _inside: inside };
+    // SYNC: pairs with `begin_leaving`. Either this thread sees that the process leaves, or the leaving thread sees this
+    // thread's count and waits.
+    if UNDER_SECCOMP.load(Ordering::SeqCst) {
+        return Err(Reason::Filter);
+    }
+    match LEAVING.load(Ordering::SeqCst).checked_sub(1) {
+        None => Ok(recording),
+        Some(number) => Err(Reason::of(number).unwrap_or(Reason::FallbackCredentials)),
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // Stop at 0, because a forked child's counts have begun again at 0.
+        let less = |count: u32| Some(count.saturating_sub(1));
+        let _ = self.count.fetch_update(Ordering::Release, Ordering::Relaxed, less);
+    }
+}
+
+/// Begins to leave the shared memory: waits until no thread records a connection, and lets none begin. Called only
+/// during a change ([`begin_change`]).
+pub(crate) fn begin_leaving(reason: Reason) {
+    LEAVING.store(reason as u32 + 1, Ordering::SeqCst);
+    while RECORDING.iter().any(|count| count.0.load(Ordering::SeqCst) != 0) {
+        call::sched_yield();
+    }
+}
+
+/// Lets threads record connections again.
+pub(crate) fn end_leaving() {
+    LEAVING.store(0, Ordering::Release);
 }
 
 /// Set once the program has put this process under a seccomp filter, or is about to.
@@ -205,6 +267,9 @@ pub(crate) fn own_quietly() {
 
 fn own_as(id: i32) {
     WAITING.store(0, Ordering::Relaxed);
+    // Other threads of the parent may have been counted at the fork.
+    RECORDING.iter().for_each(|count| count.0.store(0, Ordering::Relaxed));
+    end_leaving();
     OWNER.store(id, Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
     PAGE.here.store(HERE, Ordering::Relaxed);

@@ -161,6 +161,10 @@ pub fn enter_conn(fd: i32, role: Role, history: u32, is_fresh: bool) {
     if slot_to_enter(fd).is_none() || !process_slots::is_known() {
         return;
     }
+    let _recording = match process::begin_recording() {
+        Ok(recording) => recording,
+        Err(reason) => return stats::reason(reason),
+    };
     let Some((index, conn)) = family::take() else {
         stats::reason(Reason::TableFull);
         return;
