@@ -19,8 +19,9 @@ impl Nic {
             Message::Offer(far, link, is_connector, numbers) => {
                 let key = (link.connector, link.acceptor, is_connector);
                 let ours = (link.connector, link.acceptor, !is_connector);
-                match self.peers[peer].requests.get(&ours) {
-                    Some(&id) if self.is_other_end(id, numbers) => {
+                let requested = self.peers[peer].requests.get(&ours).copied();
+                match requested {
+                    Some(id) if self.is_other_end_now(id, numbers) => {
                         self.peers[peer].requests.remove(&ours);
                         self.join(id, far);
                     }

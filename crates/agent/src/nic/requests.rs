@@ -17,17 +17,27 @@ impl Nic {
         self.reader.is_none() || self.connections.get(&id).is_some_and(fits)
     }
 
-    /// Offers the program's end again, because the program still waits. The kernel may have changed the socket while its
-    /// sequence numbers were read, at either end. Then the two NICs did not recognize the two ends as one connection.
+    /// Like [`Nic::is_other_end`]. If the sequence numbers do not fit, reads those of the program's socket anew: the kernel
+    /// may have changed the socket while they were read.
+    pub(super) fn is_other_end_now(&mut self, id: Id, numbers: Numbers) -> bool {
+        self.is_other_end(id, numbers)
+            || self.learn_numbers_anew(id) && self.is_other_end(id, numbers)
+    }
+
+    /// Offers the program's end again, because the program still waits. The sequence numbers may have been wrong at either
+    /// end. Then the two NICs did not recognize the two ends as one connection.
     pub(super) fn offer_again(&mut self, id: Id) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let Some(program) = self.programs.get(&connection.program) else { return };
-        if let Some(reader) = &self.reader
-            && !connection.learn_numbers(reader, program.uid)
-        {
-            return;
+        if self.learn_numbers_anew(id) {
+            self.say_offer(id);
         }
-        self.say_offer(id);
+    }
+
+    /// Reads the sequence numbers of a connection's socket anew. Returns false if this failed.
+    fn learn_numbers_anew(&mut self, id: Id) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let Some(program) = self.programs.get(&connection.program) else { return false };
+        let Some(reader) = &self.reader else { return true };
+        connection.learn_numbers(reader, program.uid)
     }
 
     /// Answers an offer of the end that connection `id` is already joined to. The remote NIC has not joined the two ends.
