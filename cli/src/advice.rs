@@ -106,6 +106,8 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             line("report this fault of the program or of Sovia: see CONTRIBUTING.md, \"To report a fault\"")
         }
         Reason::NotTaken => line("nothing: Sovia tries again later. If the other end's program does not run under Sovia, start it with:  sovia run -- PROGRAM"),
+        Reason::FewMessages => line("to let the agent carry such connections too, add messages=1 to the rule:  --nic name=NAME,messages=1"),
+        Reason::NotOffered => line("start the other end with a rule for its agent:  sovia run --nic name=NAME -- PROGRAM. If it has one, it waits for more messages at the same time"),
         Reason::NotConnected | Reason::NeverConnected | Reason::Relayed => Vec::new(),
     }
 }

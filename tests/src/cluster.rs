@@ -116,7 +116,7 @@ impl Cluster {
         Launch::new(Stack::Sovia, words)
             .by(&prefix)
             .verbose(true)
-            .env("SOVIA_RULES", &format!("nic:name={}", name(host)))
+            .env("SOVIA_RULES", &format!("nic:name={},messages=1", name(host)))
             .current_dir(self.folder.path())
             .start()
     }

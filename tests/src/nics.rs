@@ -11,9 +11,10 @@ use crate::workspace::{TempDir, sovia};
 pub const LOSSY: &[&str] =
     &["--lose", "20000", "--duplicate", "10000", "--delay", "20000", "--corrupt", "10000"];
 
-/// Returns rules by which connecting ends use the first NIC, and accepting ends the second.
+/// Returns rules by which connecting ends use the first NIC, and accepting ends the second. The NICs also carry a single
+/// connection.
 pub fn between([a, b]: &[String; 2]) -> String {
-    format!("nic:name={a},end=connector;nic:name={b},end=acceptor")
+    format!("nic:name={a},end=connector,messages=1;nic:name={b},end=acceptor")
 }
 
 /// Returns the file with the output of an end's NIC.

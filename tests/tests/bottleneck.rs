@@ -70,7 +70,7 @@ impl Scene {
         Launch::new(Stack::Sovia, words)
             .by(&prefix)
             .verbose(true)
-            .env("SOVIA_RULES", "nic:name=bad")
+            .env("SOVIA_RULES", "nic:name=bad,messages=1")
             .current_dir(self.folder.path())
             .start()
     }

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use sovia_tests::{
-    LOSSY, Launch, Nics, Scenario, Stack, TempDir, accelerated, free_port, skipped, sovia,
+    LOSSY, Launch, Nics, Outcome, Scenario, Stack, TempDir, accelerated, free_port, skipped, sovia,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -32,23 +32,20 @@ fn what_is_taken_back_arrives_though_answers_may_take_longer_than_a_fallback_wai
         .run_accelerated();
 }
 
-#[test]
-fn redis_is_served_over_frames_that_get_lost() {
-    if skipped("redis_is_served_over_frames_that_get_lost", &["redis-server", "redis-benchmark"]) {
-        return;
-    }
-    let nics = Nics::start(LOSSY);
+/// Runs redis-benchmark with `clients` connections against a Redis server, both under these rules. Returns what the
+/// benchmark has printed, and checks that both ends were accelerated, or neither.
+fn benchmark_redis(rules: &str, clients: &str, requests: &str) -> Outcome {
     let folder = TempDir::new();
     let port = free_port().to_string();
     let launch = |command: &[&str]| {
         Launch::new(Stack::Sovia, command)
             .verbose(true)
-            .env("SOVIA_RULES", &nics.rules())
+            .env("SOVIA_RULES", rules)
             .current_dir(folder.path())
     };
     let mut server = launch(&["redis-server", "--port", &port, "--save", ""]).start();
     let benchmark =
-        ["redis-benchmark", "-p", &port, "-n", "3000", "-c", "2", "-q", "-t", "set,get"];
+        ["redis-benchmark", "-p", &port, "-n", requests, "-c", clients, "-q", "-t", "set,get"];
     let port: u16 = port.parse().expect("a number");
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(!server.has_ended(), "the server does not listen: {}", server.stdout_so_far());
@@ -58,14 +55,41 @@ fn redis_is_served_over_frames_that_get_lost() {
     server.signal(libc::SIGTERM);
     let served = server.finish(LIMIT);
     assert!(outcome.success() && outcome.stdout.contains("GET"), "{outcome:?}");
+    assert!(served.success(), "{served:?}");
+    let is_accelerated = |end: &Outcome| accelerated(&end.stderr).is_some_and(|ends| ends > 0);
+    assert_eq!(is_accelerated(&outcome), is_accelerated(&served), "{outcome:?} {served:?}");
+    outcome
+}
+
+#[test]
+fn redis_is_served_over_frames_that_get_lost() {
+    if skipped("redis_is_served_over_frames_that_get_lost", &["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let nics = Nics::start(LOSSY);
+    let outcome = benchmark_redis(&nics.rules(), "2", "3000");
     assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends > 0), "{}", outcome.stderr);
-    assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends > 0));
+}
+
+#[test]
+fn only_many_messages_at_the_same_time_leave_tcp() {
+    let test = "only_many_messages_at_the_same_time_leave_tcp";
+    if skipped(test, &["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let nics = Nics::start(&[]);
+    let rules = nics.rules().replace(",messages=1", "");
+    let few = benchmark_redis(&rules, "20", "10000");
+    assert_eq!(accelerated(&few.stderr), Some(0), "{}", few.stderr);
+    assert!(few.stderr.contains("too few small messages at the same time"), "{}", few.stderr);
+    let many = benchmark_redis(&rules, "60", "20000");
+    assert!(accelerated(&many.stderr).is_some_and(|ends| ends >= 60), "{}", many.stderr);
 }
 
 #[test]
 fn without_its_nic_a_connection_stays_on_tcp() {
     Scenario::c("stream_calls", "waitall_waits_for_all")
-        .env("SOVIA_RULES", "nic:name=nowhere")
+        .env("SOVIA_RULES", "nic:name=nowhere,messages=1")
         .may_stay_on_tcp()
         .run_accelerated();
 }
@@ -76,7 +100,7 @@ fn an_end_whose_peer_has_no_nic_stays_on_tcp() {
     let scenario = Scenario::c("stream_calls", "waitall_waits_for_all");
     let name = nics.name();
     scenario
-        .env("SOVIA_RULES", format!("nic:name={name},end=connector;except:end=acceptor"))
+        .env("SOVIA_RULES", format!("nic:name={name},end=connector,messages=1;except:end=acceptor"))
         .may_stay_on_tcp()
         .run_accelerated();
 }

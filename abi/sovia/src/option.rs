@@ -206,7 +206,7 @@ sentences! {
     PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses FallbackExec FallbackUlp
     FallbackPassed FallbackCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
     UnknownUser FallbackCredentials Replaced NotConnected Filter OtherUser AddressSpace
-    NoThread NeverConnected Relayed FallbackPeer HalfClosed UnknownLibc OwnerUnknown NoAgent PacketFilter NoFilterAgent SwitchedOff NoNic NicGone BrokenOff NotTaken
+    NoThread NeverConnected Relayed FallbackPeer HalfClosed UnknownLibc OwnerUnknown NoAgent PacketFilter NoFilterAgent SwitchedOff NoNic NicGone BrokenOff NotTaken FewMessages NotOffered
 }
 
 /// Returns a sentence for a value of SOV_REASON; null for an unknown value.

@@ -27,4 +27,4 @@ mod users;
 pub use reason::{Junk, Reason};
 pub use rules::{Effect, RULES_MAX, Rules};
 pub use stats::{PageError, StatsPage, Traffic};
-pub use term::{End, NAME_BYTES_MAX, NicName, RuleError, RuleFault};
+pub use term::{End, NAME_BYTES_MAX, NicName, NicRule, RuleError, RuleFault};

@@ -117,6 +117,10 @@ counters! {
         /// The connector granted the VI together with its request, and the acceptor sent or closed before it looked for
         /// requests.
         NotTaken = 42, "the other end did not take the VI that was offered with the first bytes";
+        /// The connector's process has too few messages in flight for a NIC in software to be faster than TCP.
+        FewMessages = 43, "too few small messages at the same time: TCP is faster than an agent";
+        /// The NIC in software has the request of this end, but no request of the other end.
+        NotOffered = 44, "the other end has not asked its agent to carry the connection";
     }
 }
 

@@ -9,8 +9,8 @@
 //! - `program=redis-server`: the program's file name;
 //! - `end=connector` or `end=acceptor`.
 //!
-//! A `nic:` rule also names the NIC in software that connects the two ends, such as `name=a`. The first matching
-//! `nic:` rule applies. If none matches, the ends share memory. A `trust:` rule also names users, such as `uid=112`
+//! A `nic:` rule also names the NIC in software that connects the two ends, such as `name=a`. `messages=1` is the number
+//! of messages in flight from which the NIC carries connections. The first matching `nic:` rule applies. If none matches, the ends share memory. A `trust:` rule also names users, such as `uid=112`
 //! or `any`. An end of a matching connection may share memory with a process of such a user. The rules of that
 //! process must also trust the user of this end.
 
@@ -18,11 +18,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::term::{End, NicName, RuleError, RuleFault, Spec};
+use crate::term::{End, NicRule, RuleError, RuleFault, Spec};
 use crate::users::Users;
 
 /// Maximum number of rules in a list, enough for lists written by hand.
 pub const RULES_MAX: usize = 32;
+
+/// Number of messages in flight from which a NIC carries connections, if the rule has no term `messages=`. From about
+/// this number on, small messages are faster than over TCP.
+const MESSAGES: u16 = 32;
 
 /// Effect of a matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +117,9 @@ impl Rules {
         if parsed.nic().is_some() != (effect == Effect::Nic) {
             return Err(RuleError::new(spec.trim(), RuleFault::Nic));
         }
+        if parsed.messages().is_some() && effect != Effect::Nic {
+            return Err(RuleError::new(spec.trim(), RuleFault::Messages));
+        }
         if parsed.users().is_some() != (effect == Effect::Trust) {
             return Err(RuleError::new(spec.trim(), RuleFault::User));
         }
@@ -166,9 +173,10 @@ impl Rules {
         end: End,
         local: SocketAddr,
         peer: SocketAddr,
-    ) -> Option<&NicName> {
+    ) -> Option<NicRule<'_>> {
         let mut named = self.list.iter().filter(|(effect, _)| *effect == Effect::Nic);
-        named.find(|(_, spec)| spec.matches(program, end, local, peer))?.1.nic()
+        let (_, spec) = named.find(|(_, spec)| spec.matches(program, end, local, peer))?;
+        Some(NicRule { name: spec.nic()?, messages: spec.messages().unwrap_or(MESSAGES) })
     }
 
     /// Returns true if this end of a connection may share memory with a process of user `uid`. The function does

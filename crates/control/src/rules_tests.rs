@@ -209,7 +209,7 @@ fn first_matching_rule_names_the_nic() {
     let rules = Rules::parse(rules).unwrap();
     let nic = |end, local: &str, peer: &str| {
         let name = rules.nic(b"x", end, local.parse().unwrap(), peer.parse().unwrap());
-        name.map(|name| name.as_str().to_string())
+        name.map(|rule| rule.name.as_str().to_string())
     };
     assert_eq!(nic(End::Connector, CLIENT, REDIS).as_deref(), Some("a"));
     assert_eq!(nic(End::Acceptor, REDIS, CLIENT).as_deref(), Some("b"));
@@ -227,6 +227,21 @@ fn a_nic_is_named_where_one_is_needed_and_only_there() {
     assert_eq!(fault("nic:name=a/b").0, RuleFault::Nic);
     assert_eq!(fault(&std::format!("nic:name={}", "a".repeat(33))).0, RuleFault::Nic);
     assert_eq!(fault("nic:name=a,end=both").0, RuleFault::End);
+}
+
+#[test]
+fn a_nic_carries_from_the_number_of_messages_that_its_rule_has() {
+    let rules = Rules::parse("nic:port=6379,name=a,messages=1;nic:name=b").unwrap();
+    let messages = |local: &str| {
+        let (local, peer) = (local.parse().unwrap(), CLIENT.parse().unwrap());
+        rules.nic(b"x", End::Acceptor, local, peer).unwrap().messages
+    };
+    assert_eq!((messages(REDIS), messages("127.0.0.1:6380")), (1, 32));
+    assert_eq!(rules.to_string(), "nic:port=6379,name=a,messages=1;nic:name=b");
+    assert_eq!(Rules::parse(&rules.to_string()).unwrap(), rules);
+    for bad in ["nic:name=a,messages=0", "nic:name=a,messages=65536", "only:port=1,messages=1"] {
+        assert_eq!(fault(bad).0, RuleFault::Messages, "{bad}");
+    }
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub enum RuleFault {
     End,
     /// The value is not the name of a NIC, a `nic:` rule names no NIC, or a rule of another kind names a NIC.
     Nic,
+    /// The value is not a number from 1 to 65535, or a rule other than a `nic:` rule has `messages=`.
+    Messages,
     /// The value is not a user, a `trust:` rule names no users, or a rule of another kind names users.
     User,
     /// The rule has the name of a user or a group, but the library accepts only numbers of users.
@@ -70,7 +72,7 @@ impl fmt::Display for RuleError {
             }
             RuleFault::Empty => "a rule needs at least one term, such as `port=6379`",
             RuleFault::Key => {
-                "a term is `port=`, `addr=`, `program=` or `end=` with a value; a rule `trust:` also takes `user=`, `uid=`, `group=` or `any`, and a rule `nic:` takes `name=`"
+                "a term is `port=`, `addr=`, `program=` or `end=` with a value; a rule `trust:` also takes `user=`, `uid=`, `group=` or `any`, and a rule `nic:` takes `name=` and `messages=`"
             }
             RuleFault::Port => "expected a port from 1 to 65535, or a range such as `6000-6100`",
             RuleFault::Address => {
@@ -82,6 +84,9 @@ impl fmt::Display for RuleError {
             RuleFault::End => "expected `connector` or `acceptor`",
             RuleFault::Nic => {
                 "a rule `nic:` needs `name=` with at most 32 letters, digits, `-` and `_`, as in `name=a`; no other rule takes `name=`"
+            }
+            RuleFault::Messages => {
+                "a rule `nic:` takes `messages=` with a number from 1 to 65535, as in `messages=1`; no other rule takes it"
             }
             RuleFault::User => {
                 "a rule `trust:` needs users, as in `user=redis`, `uid=112`, `group=web` or `any`; no other rule takes users"
@@ -106,6 +111,7 @@ pub(crate) struct Spec {
     program: Option<Name>,
     end: Option<End>,
     nic: Option<NicName>,
+    messages: Option<u16>,
     users: Option<Users>,
 }
 
@@ -120,8 +126,15 @@ pub enum End {
 
 impl Spec {
     pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
-        let mut spec =
-            Self { ports: None, net: None, program: None, end: None, nic: None, users: None };
+        let mut spec = Self {
+            ports: None,
+            net: None,
+            program: None,
+            end: None,
+            nic: None,
+            messages: None,
+            users: None,
+        };
         for term in text.split(',') {
             let term = term.trim();
             if term.is_empty() {
@@ -158,6 +171,10 @@ impl Spec {
                 "name" => {
                     spec.nic.replace(NicName::parse(value).ok_or(fail(RuleFault::Nic))?).is_some()
                 }
+                "messages" => {
+                    let number = value.parse().ok().filter(|&number| number > 0);
+                    spec.messages.replace(number.ok_or(fail(RuleFault::Messages))?).is_some()
+                }
                 "uid" => {
                     spec.users.replace(Users::parse(value).ok_or(fail(RuleFault::User))?).is_some()
                 }
@@ -173,6 +190,10 @@ impl Spec {
 
     pub(crate) fn nic(&self) -> Option<&NicName> {
         self.nic.as_ref()
+    }
+
+    pub(crate) fn messages(&self) -> Option<u16> {
+        self.messages
     }
 
     /// Returns the users that the rule trusts.
@@ -227,6 +248,10 @@ impl fmt::Display for Spec {
         }
         if let Some(nic) = &self.nic {
             write!(f, "{comma}name={}", nic.as_str())?;
+            comma = ",";
+        }
+        if let Some(messages) = self.messages {
+            write!(f, "{comma}messages={messages}")?;
             comma = ",";
         }
         if let Some(users) = &self.users {
@@ -367,6 +392,15 @@ impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
     }
+}
+
+/// A NIC in software by which connections may be accelerated, from a rule `nic:`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NicRule<'a> {
+    /// The NIC's name.
+    pub name: &'a NicName,
+    /// Number of messages that the process's connectors must have in flight before the NIC carries a connection.
+    pub messages: u16,
 }
 
 /// Maximum length of a NIC's name in a rule, in bytes.

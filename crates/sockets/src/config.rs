@@ -17,7 +17,7 @@ use core::ffi::CStr;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use sovia_control::env::{SYSTEM_RULES, SYSTEM_RULES_MAX};
-use sovia_control::{Effect, End, NicName, Reason, Rules};
+use sovia_control::{Effect, End, NicRule, Reason, Rules};
 use sovia_proto::configuration::Configuration;
 use sovia_sys::{Errno, call, small_file};
 
@@ -183,7 +183,7 @@ pub(crate) fn keeps_on_tcp() -> Option<Reason> {
 }
 
 /// Returns the NIC in software that must carry the connection, if the rules name one.
-pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<&'static NicName> {
+pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<NicRule<'static>> {
     rules()?.nic(program(), end, local, peer)
 }
 

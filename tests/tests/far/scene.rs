@@ -133,7 +133,7 @@ impl Scene {
         Launch::new(Stack::Sovia, words)
             .by(&prefix)
             .verbose(true)
-            .env("SOVIA_RULES", &format!("nic:name={NAME}"))
+            .env("SOVIA_RULES", &format!("nic:name={NAME},messages=1"))
             .current_dir(self.folder.path())
             .start()
     }

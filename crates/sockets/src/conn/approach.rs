@@ -23,8 +23,12 @@ pub(crate) struct Approach {
     /// Number of transfers up to which each transfer looks for a rendezvous message, because the two processes have
     /// just exchanged one.
     eager_until: AtomicU32,
-    /// Not 0 if the last transfer was a send.
-    pub(crate) has_sent: AtomicU32,
+    /// Direction of the last transfer (lowest bit, 1 for a send), and the number of transfers since the direction last
+    /// changed. 0 if there was no transfer.
+    run: AtomicU32,
+    /// Number of messages in flight from which a NIC in software carries the connection. 0 if no rule names a NIC for the
+    /// connection, as far as this end has looked.
+    pub(crate) messages: AtomicU32,
     /// Hash of the connection's addresses; 0 if no thread has asked the kernel for the addresses.
     pub(crate) link: AtomicU32,
     /// Family that held the connection before an exec or a message brought it to this family
@@ -67,7 +71,8 @@ impl Approach {
         zero(&self.unknown_after);
         zero(&self.grants);
         zero(&self.eager_until);
-        zero(&self.has_sent);
+        zero(&self.run);
+        zero(&self.messages);
         zero(&self.link);
         zero(&self.inherited);
         zero(&self.came);
@@ -90,6 +95,36 @@ impl Approach {
     /// Returns the reason why the connection must stay on TCP for now, if there is one.
     pub(crate) fn kept_for(&self) -> Option<Reason> {
         self.kept_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of)
+    }
+
+    /// Records a send.
+    #[inline]
+    pub(crate) fn note_send(&self) {
+        self.note(1);
+    }
+
+    /// Records a receive.
+    #[inline]
+    pub(crate) fn note_receive(&self) {
+        self.note(0);
+    }
+
+    fn note(&self, direction: u32) {
+        let run = self.run.load(Ordering::Relaxed);
+        let before = if run & 1 == direction { run } else { direction };
+        self.run.store(before.checked_add(2).unwrap_or(before), Ordering::Relaxed);
+    }
+
+    /// Returns true if the last transfer was a send.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.run.load(Ordering::Relaxed) & 1 != 0
+    }
+
+    /// Returns the number of messages in flight, as far as this end knows. After a send, these are the messages that this
+    /// end has sent since its last receive. After a receive, they are those that it has received in a row, but one.
+    pub(crate) fn in_flight(&self) -> u32 {
+        let run = self.run.load(Ordering::Relaxed);
+        if run & 1 != 0 { run >> 1 } else { (run >> 1).saturating_sub(1) }
     }
 
     /// Records that the two processes have just exchanged a rendezvous message. The next message is then expected
@@ -150,6 +185,24 @@ impl Approach {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_in_flight_until_the_direction_changes() {
+        // SAFETY: all fields are atomics, for which zero is a valid value.
+        let approach: Approach = unsafe { core::mem::zeroed() };
+        assert_eq!((approach.in_flight(), approach.has_sent()), (0, false));
+        let after = |transfer: fn(&Approach)| {
+            transfer(&approach);
+            (approach.in_flight(), approach.has_sent())
+        };
+        assert_eq!(after(Approach::note_receive), (0, false));
+        assert_eq!(after(Approach::note_receive), (1, false));
+        assert_eq!(after(Approach::note_send), (1, true));
+        assert_eq!(after(Approach::note_send), (2, true));
+        assert_eq!(after(Approach::note_receive), (0, false));
+        approach.run.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(after(Approach::note_send), (u32::MAX >> 1, true));
+    }
 
     #[test]
     fn stages_are_packed_and_unpacked() {

@@ -19,7 +19,8 @@
 //! If several processes hold the acceptor's end, one of these processes sends Stay, and the connection stays on
 //! TCP.
 //!
-//! If the rules name a NIC in software, each end requests a VI from that NIC instead (`nic`). If the other end may
+//! If the rules name a NIC in software, each end requests a VI from that NIC instead (`nic`). A connector does so only
+//! while enough messages are in flight (`in_flight`). If the other end may
 //! be in another network namespace, both ends query the agent of the host (`agent`). The agent gives each end a
 //! socket, on which both processes continue from the Hello.
 //!
@@ -39,6 +40,7 @@ mod attach;
 mod due;
 mod first;
 pub(crate) mod history;
+mod in_flight;
 mod known;
 mod nic;
 mod offer;
@@ -56,9 +58,9 @@ use crate::{config, family, kernel_sockets, other_families, pair, process, stats
 use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
-use first::{RENDEZVOUS_TABLE, RendezvousTable, forget, step_by_nic};
+use first::{RENDEZVOUS_TABLE, RendezvousTable, forget};
+use permit::permitted;
 pub(crate) use permit::refusal;
-use permit::{nic_of, permitted};
 pub(crate) use proof::{addresses, peer_is_held};
 use sovia_control::{Junk, Reason, Traffic};
 use sovia_signal::chain::is_in_handler;
@@ -84,7 +86,7 @@ per_engine! {
 #[must_use]
 pub fn before_send(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.load(Ordering::Relaxed);
-    let has_looked = at.conn.approach.has_sent.load(Ordering::Relaxed) == 0;
+    let has_looked = !at.conn.approach.has_sent();
     is_due(fd, at, n, has_looked) && step(fd, at, n)
 }
 
@@ -94,7 +96,7 @@ pub fn before_send(fd: i32, at: Ref) -> bool {
 #[inline]
 #[must_use]
 pub fn sent(fd: i32, at: Ref) -> bool {
-    at.conn.approach.has_sent.store(1, Ordering::Relaxed);
+    at.conn.approach.note_send();
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
     // SYNC: pairs with the fence of the acceptor's sleep (`WakeWord::going_to_sleep`). Either the acceptor finds the
     // sent bytes before it sleeps, or this step finds that the acceptor has accepted.
@@ -106,7 +108,7 @@ pub fn sent(fd: i32, at: Ref) -> bool {
 #[inline]
 #[must_use]
 pub fn received(fd: i32, at: Ref) -> bool {
-    at.conn.approach.has_sent.store(0, Ordering::Relaxed);
+    at.conn.approach.note_receive();
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
     is_due(fd, at, n, false) && step(fd, at, n)
 }
@@ -156,9 +158,9 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
         return Attached::No;
     }
     if config::names_nics()
-        && let Some(name) = nic_of(fd, at)
+        && let Some(attached) = nic::step(fd, at, n)
     {
-        return step_by_nic(fd, at, n, name);
+        return attached;
     }
     let known = match at.conn.role() {
         Role::Connector => known::connector(fd, at, n),
@@ -240,11 +242,16 @@ impl StepLock {
 
     /// Withdraws the requests of a connection. Returns why the connection got no VI.
     pub(crate) fn forget(&self, at: Ref) -> Reason {
+        let asks_nic = nic::awaits_answer(at);
         known::closed(at);
         let begun = at.conn.approach.history.load(Ordering::Acquire) != 0
             && at.conn.transfers.load(Ordering::Relaxed)
                 >= at.conn.approach.unknown_after.load(Ordering::Relaxed);
-        let reason = if begun { forget(at) } else { Reason::ShortLived };
+        let reason = match (asks_nic, begun) {
+            (true, _) => Reason::NotOffered,
+            (false, true) => forget(at),
+            (false, false) => Reason::ShortLived,
+        };
         at.conn.approach.kept_for().unwrap_or(reason)
     }
 }

@@ -7,13 +7,16 @@
 //! connection stays on TCP and tries again later.
 
 use super::attach::{Attached, attach};
+use super::first::step_by_nic;
+use super::in_flight;
 use super::offer::{are_descriptors_of_a_peer, keep, own_descriptors};
-use super::permit::permitted;
+use super::permit::{nic_of, permitted};
 use crate::conn::{ApproachStage, Phase, Role};
 use crate::epoll_sets;
 use crate::message::{Link, Process};
 use crate::pair::{self, Requested};
 use crate::table::Ref;
+use core::sync::atomic::Ordering;
 use sovia_control::{NicName, Reason};
 use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME};
 use sovia_ring::Segment;
@@ -26,8 +29,9 @@ use sovia_sys::{Fd, call, clock};
 /// Nanoseconds after which a process looks again for a NIC that it could not reach.
 const RETRY_NS: u64 = 5_000_000;
 
-/// Number of transfers from which each look for the NIC's answer also reminds the NIC of the request. The NIC may have
-/// been unable to identify the connection's socket. From here on an end looks rarely.
+/// Number of transfers from which a connector's look for the NIC's answer also reminds the NIC of the request. The NIC may
+/// have been unable to identify the connection's socket. From here on an end looks rarely. An acceptor sends no reminders,
+/// because its request may wait for the connector's.
 const REMINDS: u32 = 96;
 
 /// A NIC that the rules name, and the state of this process's introduction to the NIC.
@@ -54,6 +58,64 @@ struct NicIntroduction {
 /// NICs that this process has looked for.
 pub(super) struct Nics(Vec<Nic>);
 
+/// Takes one step of a connection's rendezvous through a NIC. Returns `None` if the rules name no NIC for the connection.
+pub(super) fn step(fd: i32, at: Ref, n: u32) -> Option<Attached> {
+    if awaits_answer(at)
+        && let ApproachStage::Requested { pair, vi, .. } = at.conn.approach.stage()
+    {
+        return Some(look_for_answer(fd, at, n, pair, vi));
+    }
+    if in_flight::are_too_few(at) {
+        return Some(Attached::No);
+    }
+    let name = nic_of(fd, at)?;
+    // The call before has stored how many messages the rule asks for.
+    if in_flight::are_too_few(at) {
+        return Some(Attached::No);
+    }
+    Some(step_by_nic(fd, at, n, name))
+}
+
+/// Returns true if this process has requested a VI for the connection from a NIC, and has not seen the answer.
+pub(super) fn awaits_answer(at: Ref) -> bool {
+    let approach = &at.conn.approach;
+    approach.messages.load(Ordering::Relaxed) != 0 && approach.awaits_answer()
+}
+
+/// Looks for a NIC's answer to the request for VI number `vi` of a pair.
+fn look_for_answer(fd: i32, at: Ref, n: u32, index: u32, vi: u32) -> Attached {
+    let approach = &at.conn.approach;
+    let Some(pair) = pair::get(index) else {
+        approach.reach(ApproachStage::Idle);
+        return Attached::No;
+    };
+    match pair.segment.progress(vi) {
+        Progress::Pending => {
+            // If this NIC has ended, withdraw the request. Another NIC may have taken the name.
+            if !pair.peer_seems_there() && pair.withdraw(vi) {
+                approach.reach(ApproachStage::Idle);
+            } else if n >= REMINDS && at.conn.is_connector() {
+                pair.notify_nic(vi);
+            }
+            Attached::No
+        }
+        Progress::Accepted => {
+            let attached = attach(fd, at, index, vi);
+            if attached != Attached::No {
+                approach.reach(ApproachStage::Idle);
+            } else if at.conn.phase() == Phase::Plain {
+                super::known::closed(at);
+            }
+            attached
+        }
+        Progress::Gone => {
+            pair.free(vi);
+            approach.reach(ApproachStage::Idle);
+            Attached::No
+        }
+    }
+}
+
 impl Nics {
     pub(super) const fn new() -> Nics {
         Nics(Vec::new())
@@ -63,40 +125,8 @@ impl Nics {
         self.0.clear();
     }
 
-    /// Takes one step of a connection's rendezvous through the NIC with this name.
+    /// Takes one step of a connection's rendezvous through the NIC with this name: requests a VI.
     pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
-        let approach = &at.conn.approach;
-        if let ApproachStage::Requested { pair: index, vi, .. } = approach.stage() {
-            let Some(pair) = pair::get(index) else {
-                approach.reach(ApproachStage::Idle);
-                return Attached::No;
-            };
-            return match pair.segment.progress(vi) {
-                Progress::Pending => {
-                    // If this NIC has ended, withdraw the request. Another NIC may have taken the name.
-                    if !pair.peer_seems_there() && pair.withdraw(vi) {
-                        approach.reach(ApproachStage::Idle);
-                    } else if n >= REMINDS {
-                        pair.notify_nic(vi);
-                    }
-                    Attached::No
-                }
-                Progress::Accepted => {
-                    let attached = attach(fd, at, index, vi);
-                    if attached != Attached::No {
-                        approach.reach(ApproachStage::Idle);
-                    } else if at.conn.phase() == Phase::Plain {
-                        super::known::closed(at);
-                    }
-                    attached
-                }
-                Progress::Gone => {
-                    pair.free(vi);
-                    approach.reach(ApproachStage::Idle);
-                    Attached::No
-                }
-            };
-        }
         let Some(process) = self.process(name) else {
             if self.find(name).talk.is_none() {
                 at.conn.keep_for(Some(Reason::NoNic));
@@ -106,7 +136,8 @@ impl Nics {
         let Some(link) = permitted(fd, at) else { return Attached::No };
         match request(process, &link, at.conn.role()) {
             Some(Requested { pair, vi }) => {
-                approach.reach(ApproachStage::Requested { pair, vi, at: n as u8 & 0x7f });
+                let stage = ApproachStage::Requested { pair, vi, at: n as u8 & 0x7f };
+                at.conn.approach.reach(stage);
             }
             // All VIs of the NIC's segments are in use, so a later step must send the NIC another segment.
             None => self.leave_behind(name),

@@ -78,15 +78,17 @@ pub(crate) fn refusal(fd: i32, at: Ref) -> Option<Reason> {
     tcp_reasons::refusal(end_of(at), local, peer)
 }
 
-/// Returns the NIC that the rules name for a connection, if any.
+/// Returns the NIC that the rules name for a connection, if any. Stores in the connection from how many messages on the
+/// NIC carries it.
 #[cold]
 #[inline(never)]
 pub(super) fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
     let (local, peer) = addresses(fd)?;
-    let name = config::nic(end_of(at), local, peer)?;
+    let rule = config::nic(end_of(at), local, peer)?;
     at.conn.show_addresses(local, peer);
-    at.conn.show_nic(name);
-    Some(name)
+    at.conn.show_nic(rule.name);
+    at.conn.approach.messages.store(rule.messages.into(), Ordering::Relaxed);
+    Some(rule.name)
 }
 
 /// Returns which end of the connection this process has: connector or acceptor.
