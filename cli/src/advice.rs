@@ -107,7 +107,10 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         }
         Reason::NotTaken => line("nothing: Sovia tries again later. If the other end's program does not run under Sovia, start it with:  sovia run -- PROGRAM"),
         Reason::FewMessages => line("to let the agent carry such connections too, add messages=1 to the rule:  --nic name=NAME,messages=1"),
-        Reason::NotOffered => line("start the other end with a rule for its agent:  sovia run --nic name=NAME -- PROGRAM. If it has one, it waits for more messages at the same time"),
+        Reason::NotOffered => vec![
+            "if the other end has a rule for its agent, it waits for more messages at the same time".to_owned(),
+            "otherwise start it with:  sovia run --nic name=NAME -- PROGRAM".to_owned(),
+        ],
         Reason::NotConnected | Reason::NeverConnected | Reason::Relayed => Vec::new(),
     }
 }

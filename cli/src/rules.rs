@@ -32,6 +32,7 @@ pub struct Specs {
     #[arg(long, value_name = "SPEC")]
     pub trust: Vec<String>,
     /// Send matching connections through an agent, usually to another host. `name=NAME` in the SPEC names the agent.
+    /// The agent carries connections once 32 small messages are in flight; `messages=N` is another number.
     /// Both ends must have such a rule. Without such a rule, two ends on one host share memory
     #[arg(long, value_name = "SPEC")]
     pub nic: Vec<String>,
@@ -40,8 +41,8 @@ pub struct Specs {
 /// Returns the error of a rule, with the rule's place and a suggestion for a misspelt word.
 pub fn explained(place: &str, error: &RuleError) -> anyhow::Error {
     const EFFECTS: [&str; 5] = ["only", "except", "respect-filters", "trust", "nic"];
-    const KEYS: [&str; 9] =
-        ["port", "addr", "program", "end", "user", "uid", "group", "any", "name"];
+    const KEYS: [&str; 10] =
+        ["port", "addr", "program", "end", "user", "uid", "group", "any", "name", "messages"];
     let word = |end: char| error.term().split(end).next().unwrap_or_default().trim();
     let suggestion = match error.fault() {
         RuleFault::Effect => suggestion(word(':'), EFFECTS),
