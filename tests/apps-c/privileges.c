@@ -97,8 +97,62 @@ static void asks(struct peer *p) {
     say("all answered");
 }
 
+// Threads that are cancelled at any moment of a connect, before a change of privileges.
+
+enum { CHILDREN = 4, THREADS = 40 };
+
+static void *closes(void *argument) {
+    for (;;)
+        close(accept_one((int)(intptr_t)argument));
+    return NULL;
+}
+
+static void serves_shortly(struct peer *p) {
+    pthread_t thread;
+    int fd = listen_on(p, AF_INET, "port");
+    MUST(-pthread_create(&thread, NULL, closes, (void *)(intptr_t)fd));
+    hear(p);
+    say("served");
+}
+
+static void *connects(void *argument) {
+    struct sockaddr_in address = *(struct sockaddr_in *)argument;
+    struct linger reset = {.l_onoff = 1};
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    for (;;) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        connect(fd, (struct sockaddr *)&address, sizeof address);
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void cancels(struct peer *p) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons(port_of(p, "port"));
+    for (int i = 0; i < CHILDREN; i++) {
+        pid_t child = MUST(fork());
+        if (child != 0) {
+            reap("child", child);
+            continue;
+        }
+        for (int j = 0; j < THREADS; j++) {
+            pthread_t thread;
+            MUST(-pthread_create(&thread, NULL, connects, &address));
+            usleep(200 + 97 * j % 400);
+            pthread_cancel(thread);
+            pthread_join(thread, NULL);
+        }
+        MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+        _exit(0);
+    }
+    tell(p, 1);
+}
+
 static const struct scenario all[] = {
     {"connections_accepted_meanwhile", serves, asks, RAW},
+    {"connections_made_by_cancelled_threads", serves_shortly, cancels, RAW},
 };
 
 SCENARIO_MAIN(all)

@@ -42,3 +42,9 @@ fn connections_accepted_during_a_change_of_privileges() {
         .may_stay_on_tcp()
         .run();
 }
+
+/// Threads that are cancelled while they make a connection, before a change of privileges.
+#[test]
+fn connections_of_cancelled_threads_before_a_change_of_privileges() {
+    Scenario::c("privileges", "connections_made_by_cancelled_threads").may_stay_on_tcp().run();
+}

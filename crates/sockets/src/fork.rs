@@ -120,6 +120,7 @@ fn forking() -> bool {
         // no lock.
         critical_section::enter();
         credentials::hold();
+        process::hold_recording();
         rendezvous::hold();
         reactor::hold();
         epoll_sets::hold();
@@ -187,6 +188,7 @@ fn fork_done(whole: bool) {
     epoll_sets::release();
     reactor::release();
     rendezvous::release();
+    process::release_recording();
     credentials::release();
     critical_section::leave();
 }

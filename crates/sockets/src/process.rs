@@ -12,8 +12,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
 use sovia_control::Reason;
-use sovia_sync::critical_section::{self, Inside};
-use sovia_sync::thread;
+use sovia_sync::{Held, Local, RobustLock, rank, thread};
 use sovia_sys::{call, mapping};
 
 /// Process that owns this module's tables.
@@ -64,22 +63,19 @@ pub(crate) fn is_changing() -> bool {
     CHANGING.load(Ordering::SeqCst)
 }
 
-/// A count of threads, on a cache line of its own.
+/// A lock on a cache line of its own.
 #[repr(align(64))]
-struct Count(AtomicU32);
+struct Padded(RobustLock<Local, { rank::STEP }>);
 
-/// Number of threads that are recording a new connection. Threads are spread over the counts by their ids.
-static RECORDING: [Count; 16] = [const { Count(AtomicU32::new(0)) }; 16];
+/// Locks that threads hold while they record a new connection. Threads are spread over the locks by their ids. A thread
+/// that dies in this section leaves no lock behind.
+static RECORDING: [Padded; 16] = [const { Padded(RobustLock::new()) }; 16];
 
 /// While this process leaves the memory that it shares with its relatives: number of the [`Reason`], plus 1. Else 0.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
-/// While this value lives, the calling thread records a new connection, and this process keeps its shared memory.
-pub(crate) struct Recording {
-    count: &'static AtomicU32,
-    /// A signal handler that ran meanwhile might leave the memory, and would wait for its own thread.
-    _inside: Inside,
-}
+/// Guard: while this value lives, the calling thread records a new connection, and this process keeps its shared memory.
+pub(crate) type Recording = Held<'static, Local, { rank::STEP }>;
 
 /// Begins to record a new connection.
 ///
@@ -87,12 +83,9 @@ pub(crate) struct Recording {
 /// Returns the reason while this process leaves its shared memory: the connection's record would lie in memory that other
 /// memory replaces.
 pub(crate) fn begin_recording() -> Result<Recording, Reason> {
-    let inside = critical_section::inside();
-    let count = &RECORDING[thread::thread_id() as usize % RECORDING.len()].0;
-    count.fetch_add(1, Ordering::SeqCst);
-    let recording = Recording { count, _inside: inside };
-    // SYNC: pairs with `begin_leaving`. Either this thread sees that the process leaves, or the leaving thread sees this
-    // thread's count and waits.
+    let recording = RECORDING[thread::thread_id() as usize % RECORDING.len()].0.guard();
+    // SYNC: pairs with `begin_leaving`. Either this thread sees that the process leaves, or the leaving thread waits for
+    // this thread's lock.
     if UNDER_SECCOMP.load(Ordering::SeqCst) {
         return Err(Reason::Filter);
     }
@@ -102,26 +95,26 @@ pub(crate) fn begin_recording() -> Result<Recording, Reason> {
     }
 }
 
-impl Drop for Recording {
-    fn drop(&mut self) {
-        // Stop at 0, because a forked child's counts have begun again at 0.
-        let less = |count: u32| Some(count.saturating_sub(1));
-        let _ = self.count.fetch_update(Ordering::Release, Ordering::Relaxed, less);
-    }
-}
-
 /// Begins to leave the shared memory: waits until no thread records a connection, and lets none begin. Called only
 /// during a change ([`begin_change`]).
 pub(crate) fn begin_leaving(reason: Reason) {
     LEAVING.store(reason as u32 + 1, Ordering::SeqCst);
-    while RECORDING.iter().any(|count| count.0.load(Ordering::SeqCst) != 0) {
-        call::sched_yield();
-    }
+    RECORDING.iter().for_each(|lock| drop(lock.0.guard()));
 }
 
 /// Lets threads record connections again.
 pub(crate) fn end_leaving() {
     LEAVING.store(0, Ordering::Release);
+}
+
+/// Called before fork: waits until no thread records a connection, and lets none begin until [`release_recording`].
+pub(crate) fn hold_recording() {
+    RECORDING.iter().for_each(|lock| lock.0.hold());
+}
+
+/// Called after fork, in parent and child: releases what [`hold_recording`] locked.
+pub(crate) fn release_recording() {
+    RECORDING.iter().for_each(|lock| lock.0.release());
 }
 
 /// Set once the program has put this process under a seccomp filter, or is about to.
@@ -267,8 +260,6 @@ pub(crate) fn own_quietly() {
 
 fn own_as(id: i32) {
     WAITING.store(0, Ordering::Relaxed);
-    // Other threads of the parent may have been counted at the fork.
-    RECORDING.iter().for_each(|count| count.0.store(0, Ordering::Relaxed));
     end_leaving();
     OWNER.store(id, Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::state::{self, State};
 
 /// No rank: a thread never holds such a lock together with another one of the same kind.
 pub const NONE: u8 = 0;
-/// Lock of one step of a rendezvous.
+/// Lock of one step of a rendezvous, or of the recording of a new connection.
 pub const STEP: u8 = 1;
 /// Lock of the rendezvous under way.
 pub const RENDEZVOUS_TABLE: u8 = 2;
