@@ -82,7 +82,7 @@ fn only_many_messages_at_the_same_time_leave_tcp() {
     let [few, served] = benchmark_redis(&rules, "20", "10000");
     assert_eq!(accelerated(&few.stderr), Some(0), "{}", few.stderr);
     assert!(few.stderr.contains("too few small messages at the same time"), "{}", few.stderr);
-    let reason = "the other end has not asked its agent to carry the connection";
+    let reason = "the other end's agent has not offered the connection";
     assert!(served.stderr.contains(reason), "{}", served.stderr);
     let [many, _] = benchmark_redis(&rules, "60", "20000");
     assert!(accelerated(&many.stderr).is_some_and(|ends| ends >= 60), "{}", many.stderr);

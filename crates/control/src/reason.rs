@@ -119,8 +119,8 @@ counters! {
         NotTaken = 42, "the other end did not take the VI that was offered with the first bytes";
         /// The connector's process has too few messages in flight for a NIC in software to be faster than TCP.
         FewMessages = 43, "too few small messages at the same time: TCP is faster than an agent";
-        /// The NIC in software has the request of this end, but no request of the other end.
-        NotOffered = 44, "the other end has not asked its agent to carry the connection";
+        /// The NIC in software has the request of this end, but no offer of the other end's NIC.
+        NotOffered = 44, "the other end's agent has not offered the connection";
     }
 }
 

@@ -25,7 +25,7 @@ use crate::users::Users;
 pub const RULES_MAX: usize = 32;
 
 /// Number of messages in flight from which a NIC carries connections, if the rule has no term `messages=`. From about
-/// this number on, small messages are faster than over TCP.
+/// this number on, small messages can be faster than over TCP.
 const MESSAGES: u16 = 32;
 
 /// Effect of a matching rule.

@@ -26,9 +26,12 @@ pub(crate) struct Approach {
     /// Direction of the last transfer (lowest bit, 1 for a send), and the number of transfers since the direction last
     /// changed. 0 if there was no transfer.
     run: AtomicU32,
-    /// Number of messages in flight from which a NIC in software carries the connection. 0 if no rule names a NIC for the
-    /// connection, as far as this end has looked.
+    /// Number of messages in flight from which a NIC in software carries the connection. 0 until this end knows that a NIC
+    /// may carry the connection.
     pub(crate) messages: AtomicU32,
+    /// Number of transfers at the last count of messages in flight (upper 24 bits). The lower 8 bits are the number of
+    /// counts since then.
+    counted: AtomicU32,
     /// Hash of the connection's addresses; 0 if no thread has asked the kernel for the addresses.
     pub(crate) link: AtomicU32,
     /// Family that held the connection before an exec or a message brought it to this family
@@ -73,6 +76,7 @@ impl Approach {
         zero(&self.eager_until);
         zero(&self.run);
         zero(&self.messages);
+        zero(&self.counted);
         zero(&self.link);
         zero(&self.inherited);
         zero(&self.came);
@@ -120,11 +124,21 @@ impl Approach {
         self.run.load(Ordering::Relaxed) & 1 != 0
     }
 
-    /// Returns the number of messages in flight, as far as this end knows. After a send, these are the messages that this
-    /// end has sent since its last receive. After a receive, they are those that it has received in a row, but one.
+    /// Returns the number of messages that this end has sent since its last receive.
     pub(crate) fn in_flight(&self) -> u32 {
         let run = self.run.load(Ordering::Relaxed);
-        if run & 1 != 0 { run >> 1 } else { (run >> 1).saturating_sub(1) }
+        if run & 1 != 0 { run >> 1 } else { 0 }
+    }
+
+    /// Records a count of messages in flight. Returns false if the connection has had no transfer for many counts.
+    /// `transfers` is the connection's present number of transfers.
+    pub(crate) fn note_count(&self, transfers: u32) -> bool {
+        /// Number of counts after which the messages of a silent connection no longer count.
+        const SILENT: u32 = 100;
+        let (before, now) = (self.counted.load(Ordering::Relaxed), transfers << 8);
+        let silent = if before & !0xff == now { (before & 0xff) + 1 } else { 0 };
+        self.counted.store(now | silent.min(SILENT), Ordering::Relaxed);
+        silent < SILENT
     }
 
     /// Records that the two processes have just exchanged a rendezvous message. The next message is then expected
@@ -187,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_in_flight_until_the_direction_changes() {
+    fn messages_are_in_flight_until_a_receive_or_long_silence() {
         // SAFETY: all fields are atomics, for which zero is a valid value.
         let approach: Approach = unsafe { core::mem::zeroed() };
         assert_eq!((approach.in_flight(), approach.has_sent()), (0, false));
@@ -196,12 +210,14 @@ mod tests {
             (approach.in_flight(), approach.has_sent())
         };
         assert_eq!(after(Approach::note_receive), (0, false));
-        assert_eq!(after(Approach::note_receive), (1, false));
+        assert_eq!(after(Approach::note_receive), (0, false));
         assert_eq!(after(Approach::note_send), (1, true));
         assert_eq!(after(Approach::note_send), (2, true));
         assert_eq!(after(Approach::note_receive), (0, false));
         approach.run.store(u32::MAX, Ordering::Relaxed);
         assert_eq!(after(Approach::note_send), (u32::MAX >> 1, true));
+        assert!((0..100).all(|_| approach.note_count(7)) && !approach.note_count(7));
+        assert!(!approach.note_count(7) && approach.note_count(8));
     }
 
     #[test]

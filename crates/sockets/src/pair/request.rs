@@ -53,11 +53,11 @@ pub(crate) fn request_of_nic(
     request_where(|pair| pair.is_nic && pair.peer == nic && pair.is_own(), discriminator)
 }
 
-/// Returns true if this process has a pair with this NIC, and the NIC seems to be alive.
+/// Returns true if this process has a pair with this NIC, and the NIC lives. Asks the kernel.
 pub(crate) fn is_served_by(nic: Process) -> bool {
     let mut serves = false;
     each(|_, pair| {
-        serves |= pair.is_nic && pair.peer == nic && pair.is_own() && pair.peer_seems_there();
+        serves |= pair.is_nic && pair.peer == nic && pair.is_own() && pair.peer_is_there();
     });
     serves
 }

@@ -3,15 +3,34 @@
 //! On a VI between hosts, each message passes the processes of two NICs. A single message therefore takes longer than over
 //! TCP. Many messages at the same time share the wake-ups of these processes and the frames between the hosts, and are
 //! faster than over TCP. So a connector requests a VI only while this process's connectors have enough small messages in
-//! flight. An acceptor requests its VI at once, and gets the VI once the connector has made its request.
+//! flight: sent, and not answered. An acceptor requests its VI at once, and gets the VI once the connector has made its
+//! request.
 
 use crate::conn::Phase;
+use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
+use sovia_sys::clock;
 
 /// Average number of bytes of a transfer from which a connection is faster over TCP than through NICs.
-const LONG: u64 = 8 << 10;
+const LONG: u64 = 1 << 10;
+/// Minimum time in nanoseconds between two counts.
+const PERIOD_NS: u64 = 1_000_000;
+/// A count looks at all connections, and takes at most this part of the time.
+const SHARE: u64 = 100;
+/// Time in nanoseconds for which a count holds. Meanwhile the connections that were counted take their steps, and leave
+/// TCP.
+const HOLDS_NS: u64 = 200_000_000;
+
+per_engine! {
+    /// Time of the next count.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    /// Largest count that still holds.
+    static LARGEST: AtomicU32 = AtomicU32::new(0);
+    /// Time of this count.
+    static COUNTED_AT: AtomicU64 = AtomicU64::new(0);
+}
 
 /// Returns true if a connector must not request a VI from its NIC now, because too few messages are in flight. Stores this
 /// reason in the connection. Returns false if it is unknown which NIC carries the connection.
@@ -25,18 +44,39 @@ pub(super) fn are_too_few(at: Ref) -> bool {
     true
 }
 
-/// Returns the number of messages that this process's connectors have in flight on connections that a NIC may carry.
+/// Returns the number of messages that this process's connectors have had in flight, on connections that a NIC may carry.
+/// Other threads may store their results at the same time. Then one result is lost, which costs time but does no harm.
 fn in_flight() -> u32 {
+    let now = clock::now_ns();
+    let next = NEXT.load(Ordering::Relaxed);
+    let later = now + PERIOD_NS;
+    let holds = |now: u64| now.saturating_sub(COUNTED_AT.load(Ordering::Relaxed)) < HOLDS_NS;
+    let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+    if now >= next && NEXT.compare_exchange(next, later, success, failure).is_ok() {
+        let messages = count();
+        if !holds(now) || messages >= LARGEST.load(Ordering::Relaxed) {
+            LARGEST.store(messages, Ordering::Relaxed);
+            COUNTED_AT.store(now, Ordering::Relaxed);
+        }
+        let taken = clock::now_ns() - now;
+        NEXT.store(now + PERIOD_NS.max(taken * SHARE), Ordering::Relaxed);
+    }
+    if holds(now) { LARGEST.load(Ordering::Relaxed) } else { 0 }
+}
+
+/// Counts the messages in flight now.
+fn count() -> u32 {
     let mut messages = 0u32;
     table::for_each_conn(|_, at| {
-        if at.conn.approach.messages.load(Ordering::Relaxed) == 0 || !at.conn.is_connector() {
-            return;
+        let (conn, approach) = (at.conn, &at.conn.approach);
+        if approach.messages.load(Ordering::Relaxed) != 0
+            && conn.is_connector()
+            && conn.phase() == Phase::Eligible
+            && approach.note_count(conn.transfers.load(Ordering::Relaxed))
+            && !has_long(at)
+        {
+            messages = messages.saturating_add(approach.in_flight());
         }
-        messages = messages.saturating_add(match at.conn.phase() {
-            Phase::Eligible if !has_long(at) => at.conn.approach.in_flight(),
-            Phase::Attached => 1,
-            _ => 0,
-        });
     });
     messages
 }

@@ -17,7 +17,7 @@ use crate::message::{Link, Process};
 use crate::pair::{self, Requested};
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
-use sovia_control::{NicName, Reason};
+use sovia_control::{NicName, NicRule, Reason};
 use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME};
 use sovia_ring::Segment;
 use sovia_ring::request::Progress;
@@ -33,6 +33,9 @@ const RETRY_NS: u64 = 5_000_000;
 /// have been unable to identify the connection's socket. From here on an end looks rarely. An acceptor sends no reminders,
 /// because its request may wait for the connector's.
 const REMINDS: u32 = 96;
+
+/// Number of transfers after which an end that waits for its NIC asks the kernel if the NIC's process is still there.
+const ASKS: u32 = 64;
 
 /// A NIC that the rules name, and the state of this process's introduction to the NIC.
 struct Nic {
@@ -68,12 +71,7 @@ pub(super) fn step(fd: i32, at: Ref, n: u32) -> Option<Attached> {
     if in_flight::are_too_few(at) {
         return Some(Attached::No);
     }
-    let name = nic_of(fd, at)?;
-    // The call before has stored how many messages the rule asks for.
-    if in_flight::are_too_few(at) {
-        return Some(Attached::No);
-    }
-    Some(step_by_nic(fd, at, n, name))
+    Some(step_by_nic(fd, at, n, nic_of(fd, at)?))
 }
 
 /// Returns true if this process has requested a VI for the connection from a NIC, and has not seen the answer.
@@ -91,8 +89,13 @@ fn look_for_answer(fd: i32, at: Ref, n: u32, index: u32, vi: u32) -> Attached {
     };
     match pair.segment.progress(vi) {
         Progress::Pending => {
-            // If this NIC has ended, withdraw the request. Another NIC may have taken the name.
-            if !pair.peer_seems_there() && pair.withdraw(vi) {
+            // If this NIC has ended, withdraw the request. Another NIC may have taken the name. Now and then, ask the
+            // kernel: without a VI, this process may have no progress thread, which would learn of the end.
+            let is_there = match n % ASKS {
+                0 | 1 => pair.peer_is_there(),
+                _ => pair.peer_seems_there(),
+            };
+            if !is_there && pair.withdraw(vi) {
                 approach.reach(ApproachStage::Idle);
             } else if n >= REMINDS && at.conn.is_connector() {
                 pair.notify_nic(vi);
@@ -126,7 +129,8 @@ impl Nics {
     }
 
     /// Takes one step of a connection's rendezvous through the NIC with this name: requests a VI.
-    pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
+    pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32, rule: NicRule<'static>) -> Attached {
+        let name = rule.name;
         let Some(process) = self.process(name) else {
             if self.find(name).talk.is_none() {
                 at.conn.keep_for(Some(Reason::NoNic));
@@ -134,6 +138,11 @@ impl Nics {
             return Attached::No;
         };
         let Some(link) = permitted(fd, at) else { return Attached::No };
+        // Only now, so that a rule or a missing NIC is the connection's reason to stay on TCP.
+        at.conn.approach.messages.store(rule.messages.into(), Ordering::Relaxed);
+        if in_flight::are_too_few(at) {
+            return Attached::No;
+        }
         match request(process, &link, at.conn.role()) {
             Some(Requested { pair, vi }) => {
                 let stage = ApproachStage::Requested { pair, vi, at: n as u8 & 0x7f };

@@ -7,7 +7,7 @@ use crate::table::{self, Ref};
 use crate::tcp_reasons::{self, is_local};
 use crate::{config, epoll_sets};
 use core::sync::atomic::Ordering;
-use sovia_control::{End, NicName, Reason};
+use sovia_control::{End, NicRule, Reason};
 use sovia_sys::{call, trace};
 
 /// Returns a connection's addresses and its socket's cookie, if the connection may be accelerated. If not, the
@@ -78,17 +78,15 @@ pub(crate) fn refusal(fd: i32, at: Ref) -> Option<Reason> {
     tcp_reasons::refusal(end_of(at), local, peer)
 }
 
-/// Returns the NIC that the rules name for a connection, if any. Stores in the connection from how many messages on the
-/// NIC carries it.
+/// Returns the NIC that the rules name for a connection, if any.
 #[cold]
 #[inline(never)]
-pub(super) fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
+pub(super) fn nic_of(fd: i32, at: Ref) -> Option<NicRule<'static>> {
     let (local, peer) = addresses(fd)?;
     let rule = config::nic(end_of(at), local, peer)?;
     at.conn.show_addresses(local, peer);
     at.conn.show_nic(rule.name);
-    at.conn.approach.messages.store(rule.messages.into(), Ordering::Relaxed);
-    Some(rule.name)
+    Some(rule)
 }
 
 /// Returns which end of the connection this process has: connector or acceptor.

@@ -28,7 +28,7 @@ use connector::request_or_bind;
 use core::cell::OnceCell;
 use core::sync::atomic::Ordering;
 use list::List;
-use sovia_control::{NicName, Reason};
+use sovia_control::{NicRule, Reason};
 use sovia_signal::chain::is_in_handler;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
@@ -151,10 +151,10 @@ per_engine! {
 /// this function.
 #[cold]
 #[inline(never)]
-pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
+pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, rule: NicRule<'static>) -> Attached {
     RENDEZVOUS_TABLE.with(|table| {
         table.belong_to_this_process();
-        table.nics.step(fd, at, n, name)
+        table.nics.step(fd, at, n, rule)
     })
 }
 
