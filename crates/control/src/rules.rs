@@ -10,9 +10,11 @@
 //! - `end=connector` or `end=acceptor`.
 //!
 //! A `nic:` rule also names the NIC in software that connects the two ends, such as `name=a`. `messages=1` is the number
-//! of messages in flight from which the NIC carries connections. The first matching `nic:` rule applies. If none matches, the ends share memory. A `trust:` rule also names users, such as `uid=112`
-//! or `any`. An end of a matching connection may share memory with a process of such a user. The rules of that
-//! process must also trust the user of this end.
+//! of messages in flight from which the NIC carries connections. The first matching `nic:` rule applies. If none matches,
+//! the ends share memory.
+//!
+//! A `trust:` rule also names users, such as `uid=112` or `any`. An end of a matching connection may share memory with a
+//! process of such a user. The rules of that process must also trust the user of this end.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -242,15 +242,17 @@ impl StepLock {
 
     /// Withdraws the requests of a connection. Returns why the connection got no VI.
     pub(crate) fn forget(&self, at: Ref) -> Reason {
-        let asks_nic = nic::awaits_answer(at);
+        let asks_nic = nic::requested(at).is_some();
         known::closed(at);
         let begun = at.conn.approach.history.load(Ordering::Acquire) != 0
             && at.conn.transfers.load(Ordering::Relaxed)
                 >= at.conn.approach.unknown_after.load(Ordering::Relaxed);
-        let reason = match (asks_nic, begun) {
-            (true, _) => Reason::NotOffered,
-            (false, true) => forget(at),
-            (false, false) => Reason::ShortLived,
+        let reason = if asks_nic {
+            Reason::NotOffered
+        } else if begun {
+            forget(at)
+        } else {
+            Reason::ShortLived
         };
         at.conn.approach.kept_for().unwrap_or(reason)
     }

@@ -63,10 +63,8 @@ pub(super) struct Nics(Vec<Nic>);
 
 /// Takes one step of a connection's rendezvous through a NIC. Returns `None` if the rules name no NIC for the connection.
 pub(super) fn step(fd: i32, at: Ref, n: u32) -> Option<Attached> {
-    if awaits_answer(at)
-        && let ApproachStage::Requested { pair, vi, .. } = at.conn.approach.stage()
-    {
-        return Some(look_for_answer(fd, at, n, pair, vi));
+    if let Some(requested) = requested(at) {
+        return Some(look_for_answer(fd, at, n, requested));
     }
     if in_flight::are_too_few(at) {
         return Some(Attached::No);
@@ -74,15 +72,23 @@ pub(super) fn step(fd: i32, at: Ref, n: u32) -> Option<Attached> {
     Some(step_by_nic(fd, at, n, nic_of(fd, at)?))
 }
 
-/// Returns true if this process has requested a VI for the connection from a NIC, and has not seen the answer.
-pub(super) fn awaits_answer(at: Ref) -> bool {
+/// Returns this process's request to a NIC for the connection, if it has not seen the answer.
+pub(super) fn requested(at: Ref) -> Option<Requested> {
     let approach = &at.conn.approach;
-    approach.messages.load(Ordering::Relaxed) != 0 && approach.awaits_answer()
+    match approach.stage() {
+        ApproachStage::Requested { pair, vi, .. }
+            if approach.messages.load(Ordering::Relaxed) != 0 =>
+        {
+            Some(Requested { pair, vi })
+        }
+        _ => None,
+    }
 }
 
-/// Looks for a NIC's answer to the request for VI number `vi` of a pair.
-fn look_for_answer(fd: i32, at: Ref, n: u32, index: u32, vi: u32) -> Attached {
+/// Looks for a NIC's answer to a request.
+fn look_for_answer(fd: i32, at: Ref, n: u32, requested: Requested) -> Attached {
     let approach = &at.conn.approach;
+    let Requested { pair: index, vi } = requested;
     let Some(pair) = pair::get(index) else {
         approach.reach(ApproachStage::Idle);
         return Attached::No;
