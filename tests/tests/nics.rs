@@ -91,7 +91,7 @@ fn only_many_messages_at_the_same_time_leave_tcp() {
 #[test]
 fn without_its_nic_a_connection_stays_on_tcp() {
     Scenario::c("stream_calls", "waitall_waits_for_all")
-        .env("SOVIA_RULES", "nic:name=nowhere,messages=1")
+        .env("SOVIA_RULES", "nic:name=nowhere")
         .may_stay_on_tcp()
         .run_accelerated();
 }

@@ -66,7 +66,7 @@ fn a_rule_that_respects_filters_without_an_agent() {
 #[test]
 fn a_rule_that_names_a_nic_which_no_agent_has() {
     let reason = "no agent here has the name that the rule of --nic gives (`sovia agent --name`)";
-    told("rule", &["--nic", "name=nobody,messages=1"], reason);
+    told("rule", &["--nic", "name=nobody"], reason);
 }
 
 #[test]
