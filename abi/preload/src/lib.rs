@@ -41,6 +41,7 @@ mod signals;
 mod sockets;
 mod spawning;
 mod stdio;
+mod symbols;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -93,7 +94,6 @@ extern "C" fn start() {
 fn begin() {
     let before = errno();
     real::resolve_all();
-    process::resolve_variadic();
     let gains_rights = gains_rights();
     if gains_rights || is_left_alone() {
         // The table stays empty, so the hooks pass each call to libc. This branch opens no descriptor. In a program

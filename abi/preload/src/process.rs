@@ -420,21 +420,13 @@ macro_rules! variadic {
             }
         )*
 
-        mod variadic {
+        pub(crate) mod variadic {
             #![allow(non_upper_case_globals)]
-            use core::sync::atomic::AtomicUsize;
-            $(pub(super) static $name: AtomicUsize = AtomicUsize::new(0);)*
-        }
+            use crate::real::{Real, c_name};
+            $(pub(super) static $name: Real = Real::new(c_name(concat!(stringify!($name), "\0")));)*
 
-        /// Looks up the real functions to which the variadic hooks jump.
-        pub(crate) fn resolve_variadic() {
-            use core::sync::atomic::Ordering;
-            $(
-                let name = concat!(stringify!($name), "\0").as_ptr().cast();
-                // SAFETY: `name` is a C string, and glibc defines the pseudo handle.
-                let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name) } as usize;
-                variadic::$name.store(address, Ordering::Relaxed);
-            )*
+            /// The real functions to which the variadic hooks jump.
+            pub(crate) const ALL: &[&Real] = &[$(&$name),*];
         }
     };
 }

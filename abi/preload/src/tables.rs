@@ -26,8 +26,8 @@ pub(crate) fn extent(info: &dl_phdr_info) -> Range<usize> {
 // Constants of the ELF specification, and of its supplements for the processors.
 const DT_NULL: i64 = 0;
 const DT_PLTRELSZ: i64 = 2;
-const DT_STRTAB: i64 = 5;
-const DT_SYMTAB: i64 = 6;
+pub(crate) const DT_STRTAB: i64 = 5;
+pub(crate) const DT_SYMTAB: i64 = 6;
 const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
@@ -49,6 +49,28 @@ struct Relocation {
     addend: i64,
 }
 
+/// Returns the tags and values of an object's dynamic section.
+///
+/// # Safety
+/// The section must lie at `dynamic`, and the object must stay loaded while the caller uses the result.
+pub(crate) unsafe fn entries(dynamic: usize) -> impl Iterator<Item = (i64, usize)> {
+    let mut entry = dynamic as *const Dynamic;
+    core::iter::from_fn(move || {
+        // SAFETY: the section ends with DT_NULL, and this function reads nothing behind it.
+        let Dynamic { tag, value } = unsafe { entry.read() };
+        (tag != DT_NULL).then(|| {
+            entry = entry.wrapping_add(1);
+            (tag, value)
+        })
+    })
+}
+
+/// Returns the address for which a dynamic section has `value`. In a writable section, the linker has replaced
+/// offsets by addresses. In a read-only section, it has not.
+pub(crate) fn address(base: usize, value: usize) -> usize {
+    if value < base { base + value } else { value }
+}
+
 /// Relocations of an object, with the symbols to which they refer.
 pub(crate) struct Table {
     base: usize,
@@ -64,25 +86,18 @@ impl Table {
     /// # Safety
     /// The object must stay loaded as long as the result lives.
     pub(crate) unsafe fn read(base: usize, dynamic: usize) -> Option<Table> {
-        // In a writable dynamic section, the linker has replaced offsets by addresses. In a read-only section, it
-        // has not.
-        let address = |value: usize| if value < base { base + value } else { value };
         let [mut symbols, mut names, mut all, mut all_bytes, mut calls, mut calls_bytes] = [0; 6];
-        let mut entry = dynamic as *const Dynamic;
-        loop {
-            // SAFETY: the section ends with DT_NULL, where this loop stops.
-            let Dynamic { tag, value } = unsafe { entry.read() };
+        // SAFETY: the caller guarantees that the object stays loaded.
+        for (tag, value) in unsafe { entries(dynamic) } {
             match tag {
-                DT_NULL => break,
-                DT_SYMTAB => symbols = address(value),
-                DT_STRTAB => names = address(value),
-                DT_RELA => all = address(value),
+                DT_SYMTAB => symbols = address(base, value),
+                DT_STRTAB => names = address(base, value),
+                DT_RELA => all = address(base, value),
                 DT_RELASZ => all_bytes = value,
-                DT_JMPREL => calls = address(value),
+                DT_JMPREL => calls = address(base, value),
                 DT_PLTRELSZ => calls_bytes = value,
                 _ => {}
             }
-            entry = entry.wrapping_add(1);
         }
         (symbols != 0 && names != 0).then_some(Table {
             base,

@@ -23,7 +23,6 @@ pub(crate) fn start() {
     STARTED.call_once(|| {
         kernel::watch();
         crate::real::resolve_all();
-        crate::process::resolve_variadic();
         crate::process::start();
         crate::handles::start();
         crate::signals::start();
