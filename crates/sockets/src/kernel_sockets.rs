@@ -502,6 +502,22 @@ fn watch(fd: i32, events: u32, token: u64) {
     }
 }
 
+/// Stops watching the kernel socket of a connection whose bytes are on TCP from now on. Otherwise each arrival would wake
+/// the progress thread. `fd` is one of the connection's descriptors. Called under the connection's lock, so that it stays
+/// open.
+pub(crate) fn watch_no_more(fd: i32, at: Ref) {
+    let _ = take_queued(at.conn);
+    if table::references(at.index) == 1 {
+        return leave(fd);
+    }
+    // The instance knows the socket by one of these descriptors.
+    table::for_each_conn(|fd, other| {
+        if other.same(at) {
+            leave(fd);
+        }
+    });
+}
+
 /// Stops watching the kernel socket behind `fd`, which stays open.
 pub(crate) fn leave(fd: i32) {
     let epoll = EPOLL.load(Ordering::Acquire);

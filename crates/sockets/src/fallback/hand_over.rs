@@ -47,7 +47,7 @@ pub(super) fn hand_over(fd: i32, at: Ref) {
         // to make the loss visible to the program.
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
         at.conn.relaying.store(0, Ordering::Release);
-        detach(at);
+        detach(fd, at);
     }
 }
 

@@ -119,7 +119,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         // The words in the segment that say which path each direction uses cannot be trusted.
         stream::corrupt(conn, fd);
         drop(guard);
-        detach(at);
+        detach(fd, at);
         return false;
     }
     if conn.is_going_back() {
@@ -134,7 +134,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         // The other end has not taken the VI, so there is no peer to wait for.
         conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
         drop(guard);
-        detach(at);
+        detach(fd, at);
         return false;
     }
     if cause == Cause::EpollSet && must_stay(&mut guard, fd) {
@@ -261,13 +261,14 @@ pub fn of_socket(fd: i32) {
     }
 }
 
-/// Ends a fallback: turns a connection with both directions on TCP into an ordinary socket. Does nothing if another
-/// thread has closed or detached the connection.
-fn detach(at: Ref) {
+/// Ends a fallback: turns a connection with both directions on TCP into an ordinary socket. `fd` is a descriptor of the
+/// connection. Does nothing if another thread has closed or detached the connection.
+fn detach(fd: i32, at: Ref) {
     let conn = at.conn;
     let (index, pair, vi, loans, how) = {
         let Some(mut guard) = at.attached() else { return };
         keepalive::leave(&guard);
+        kernel_sockets::watch_no_more(table::current(fd, at), at);
         guard.settle_traffic();
         record_reason(&guard);
         conn.set_rx(Rx::Back);

@@ -107,7 +107,7 @@ pub(crate) fn go_on(at: Ref) {
     let Some(fd) = table::descriptor_of(conn) else { return };
     if conn.is_going_back() && step_for_another(&mut guard, fd) == FallbackState::Over {
         drop(guard);
-        detach(at);
+        detach(fd, at);
     }
 }
 

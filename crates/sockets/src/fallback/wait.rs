@@ -241,7 +241,7 @@ fn visit<'w>(
             patience::answered(&guard);
             let pair = conn.pair.load(Ordering::Relaxed);
             drop(guard);
-            detach(at);
+            detach(fd, at);
             Visit::Back(pair)
         }
         // The program, or the process that gets the connection, reads these bytes on TCP as they arrive.
@@ -256,7 +256,7 @@ fn visit<'w>(
                 // End the connection with an error, because the program would read wrong bytes from the socket.
                 failover::end(&guard, fd);
                 drop(guard);
-                detach(at);
+                detach(fd, at);
                 return Visit::Settled;
             }
             let needs_bytes = came == FallbackState::Stays

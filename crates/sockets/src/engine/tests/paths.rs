@@ -1,16 +1,17 @@
 //! State that a connection's way to the VI and back leaves behind.
 
 use super::harness::{
-    At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, met_as, pattern, until,
+    At, End, Engines, Link, NOW, Progress, exchange, fresh_by, link, meet, met, met_as, pattern,
+    until,
 };
 use crate::conn::{ApproachStage, HasEndpoint, Phase, Role, flag};
 use crate::ops::Flags;
 use crate::stream::undelivered;
-use crate::{fallback, loan};
+use crate::{fallback, kernel_sockets, loan};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Seen};
 use sovia_proto::word;
-use sovia_sys::{UserSliceMut, call};
+use sovia_sys::{UserSliceMut, call, poll};
 use std::net::TcpListener;
 
 const ROLES: [Role; 2] = [Role::Connector, Role::Acceptor];
@@ -185,5 +186,30 @@ fn bytes_that_the_sender_does_not_return_are_read_on_the_vi() {
         let got = b.read_exact(unread.len());
         assert!(got == unread, "{} bytes", got.len());
         assert_eq!(b.read_exact(more.len()), more);
+    }
+}
+
+/// Otherwise each arrival on TCP wakes the progress thread, which makes TCP slower than without Sovia.
+#[test]
+fn arrivals_wake_no_progress_thread_once_the_connection_is_back_on_tcp() {
+    for has_duplicate in [false, true] {
+        let [a, b] = &met();
+        let _duplicates = has_duplicate.then(|| [a.dup(), b.dup()]);
+        a.leave();
+        while [a, b].iter().any(|end| end.phase() != Phase::Plain) {
+            exchange(a, b);
+            [a, b].iter().for_each(|end| end.round());
+        }
+        for (from, to) in [(a, b), (b, a)] {
+            // An event of the way back may still wait.
+            [a, b].iter().for_each(|end| end.round());
+            from.put(b"message");
+            until(&[], || (call::bytes_unread(to.fd()) == Ok(7)).then_some(()));
+            let watching = to.run(kernel_sockets::watching).expect("an instance");
+            let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
+            let reported = poll::epoll_wait(watching, &mut events, Some(0), None).unwrap();
+            assert_eq!(reported, 0, "with a duplicate: {has_duplicate}");
+            assert_eq!(to.read(7), Ok(b"message".to_vec()));
+        }
     }
 }
