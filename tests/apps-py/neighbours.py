@@ -168,6 +168,43 @@ def many(connect, _):
             come_to_be_accelerated(connection)
 
 
+def ask_all(connections, rounds):
+    """As many messages in flight as there are connections."""
+    for i in range(rounds):
+        for connection in connections:
+            connection.sendall(b"%06d" % i)
+        for connection in connections:
+            back = connection.recv(6, socket.MSG_WAITALL)
+            assert back == b"%06d" % i, (back, i)
+
+
+def fewer(connect, _):
+    """Many messages at the same time, until all connections are accelerated. Then one after the other, until one is not."""
+    connections = [connect() for _ in range(40)]
+    while True:
+        before = [over_tcp(connection) for connection in connections]
+        ask_all(connections, 20)
+        if [over_tcp(connection) for connection in connections] == before:
+            break
+    print("accelerated", flush=True)
+    while is_accelerated(connections[0]):
+        converse(connections[0], 1000)
+    print("tcp", flush=True)
+    ask_all(connections, 100)
+
+
+def still_many(connect, _):
+    """Many messages at the same time for seconds. All connections stay accelerated."""
+    connections = [connect() for _ in range(40)]
+    before, since = [], time.monotonic()
+    while time.monotonic() - since < 8:
+        now = [over_tcp(connection) for connection in connections]
+        ask_all(connections, 100)
+        if now != before:
+            before, since = now, time.monotonic()
+    print("still", flush=True)
+
+
 def wait_for(folder, name):
     while not os.path.exists(os.path.join(folder, name)):
         time.sleep(0.01)

@@ -88,6 +88,46 @@ fn only_many_messages_at_the_same_time_leave_tcp() {
     assert!(accelerated(&many.stderr).is_some_and(|ends| ends >= 60), "{}", many.stderr);
 }
 
+/// Runs a case of `neighbours.py` with 40 connections that NICs carry only while they have many messages in flight.
+/// Returns what the process that asks has printed.
+fn forty_connections(case: &str) -> Outcome {
+    let nics = Nics::start(&[]);
+    let rules = nics.rules().replace(",messages=1", "");
+    let port = free_port().to_string();
+    let launch = |arguments: &[&str]| {
+        let command = ["python3", concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py")];
+        Launch::new(Stack::Sovia, &[&command, arguments].concat())
+            .verbose(true)
+            .env("SOVIA_RULES", &rules)
+            .start()
+    };
+    let answers = launch(&["answer", "127.0.0.1", &port, "40"]);
+    let asked = launch(&["ask", case, "127.0.0.1", &port]).finish(LIMIT);
+    let answered = answers.finish(LIMIT);
+    assert!(answered.success() && asked.success(), "{answered:?} {asked:?}");
+    asked
+}
+
+#[test]
+fn connections_go_back_to_tcp_when_fewer_messages_are_in_flight() {
+    if skipped("connections_go_back_to_tcp_when_fewer_messages_are_in_flight", &["python3"]) {
+        return;
+    }
+    let outcome = forty_connections("fewer");
+    assert_eq!(outcome.stdout, "accelerated\ntcp\nok\n", "{outcome:?}");
+    assert!(outcome.stderr.contains("too few small messages at the same time"), "{outcome:?}");
+}
+
+#[test]
+fn connections_stay_on_their_vis_while_many_messages_are_in_flight() {
+    if skipped("connections_stay_on_their_vis_while_many_messages_are_in_flight", &["python3"]) {
+        return;
+    }
+    let outcome = forty_connections("still_many");
+    assert_eq!(outcome.stdout, "still\nok\n", "{outcome:?}");
+    assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends == 40), "{}", outcome.stderr);
+}
+
 #[test]
 fn without_its_nic_a_connection_stays_on_tcp() {
     Scenario::c("stream_calls", "waitall_waits_for_all")

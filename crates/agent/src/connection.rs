@@ -48,6 +48,11 @@ pub(crate) struct Connection {
     pub(crate) repeats: u8,
     /// Data that the remote NIC has not acknowledged. Used only if the program has set TCP_USER_TIMEOUT.
     pub(crate) waits: Option<Waits>,
+    /// Number of messages that the program has sent since its last answer; 0 if the program has not connected, but
+    /// accepted.
+    pub(crate) unanswered: u32,
+    /// Second in which the program last sent a message.
+    pub(crate) sent_in: u64,
     /// Time when the remote program's TCP was found to have ended. This program may still hold its socket.
     pub(crate) asked_at: Option<u64>,
 }
@@ -75,6 +80,8 @@ impl Connection {
             is_alone: false,
             repeats: 0,
             waits: None,
+            unanswered: 0,
+            sent_in: 0,
             asked_at: None,
         })
     }

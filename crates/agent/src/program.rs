@@ -1,6 +1,7 @@
 //! A program of this host: the segment that the program and the NIC share, and the program's descriptors.
 
 use crate::closer::{self, take_leave};
+use crate::nic::InFlight;
 use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME, Process};
 use sovia_ring::Segment;
 use sovia_ring::doorbell::is_doorbell;
@@ -49,6 +50,7 @@ pub(crate) struct Program {
     pub(crate) uid: u32,
     /// Requested or connected VIs, with the numbers of their connections.
     pub(crate) vis: HashMap<u32, Id>,
+    pub(crate) in_flight: InFlight,
     /// Time when all processes were first found dead, in nanoseconds of the monotonic clock.
     pub(crate) died_at: Option<u64>,
 }
@@ -63,7 +65,8 @@ impl Program {
         }
         let segment = Arc::new(Segment::attach(&segment).ok()?);
         let notices = [process, all];
-        let program = Program { segment, doors, notices, uid, vis: HashMap::new(), died_at: None };
+        let (vis, in_flight) = (HashMap::new(), InFlight::default());
+        let program = Program { segment, doors, notices, uid, vis, in_flight, died_at: None };
         // Reset the list before the program gets an answer. From then on, the program may request VIs.
         program.ready_list().reset(READY_LIST);
         Some(program)

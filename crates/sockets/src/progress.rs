@@ -157,6 +157,7 @@ fn collect_pairs() {
 fn look_from_time_to_time(now: u64) -> bool {
     tcp_reasons::look_at_switch();
     keepalive::look(now);
+    review::of_carried();
     audit_all(now)
 }
 

@@ -78,7 +78,12 @@ impl Nic {
         let applied = sovia_reflect::message::Message::decode(bytes)
             .and_then(|message| reflection.apply(&message));
         match applied {
-            Ok(news) => *told.entry(id).or_default() |= news,
+            Ok(news) => {
+                *told.entry(id).or_default() |= news;
+                if news.reader {
+                    self.count_answered(id);
+                }
+            }
             Err(malformed) => {
                 eprintln!("sovia-agent: a connection is given up: {malformed}");
                 if let Some(program) = self.programs.get(&connection.program) {

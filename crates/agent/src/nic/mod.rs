@@ -12,6 +12,7 @@
 mod fabric;
 mod frames;
 mod hearing;
+mod in_flight;
 mod meeting;
 mod offers;
 mod peer;
@@ -34,6 +35,7 @@ use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
 use fabric::Fabric;
+pub(crate) use in_flight::InFlight;
 use peer::Peer;
 use sovia_link::wire::Checksum;
 use sovia_link::{Channel, Control};

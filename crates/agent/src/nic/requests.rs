@@ -93,6 +93,7 @@ impl Nic {
 
     /// Removes a connection for which nothing is left to do.
     pub(super) fn forget(&mut self, id: Id) -> Option<Connection> {
+        self.count_answered(id);
         let connection = self.connections.remove(&id)?;
         let peer = &mut self.peers[connection.peer];
         peer.untold.remove(&id);

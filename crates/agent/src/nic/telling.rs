@@ -64,7 +64,8 @@ impl Nic {
             false => reflection.collect(&mut about),
         };
         let far = *far;
-        let awaits_answer = reflection.sent() != before || matches!(told, Ok(false));
+        let messages = reflection.sent().messages_since(before);
+        let awaits_answer = messages != 0 || matches!(told, Ok(false));
         peer.is_due = true;
         match told {
             Ok(true) => {
@@ -79,6 +80,9 @@ impl Nic {
                 connection.break_off(program, word::BROKEN);
                 peer.say(Message::Broken(far));
             }
+        }
+        if messages != 0 {
+            self.count_sent(id, messages);
         }
         if awaits_answer {
             self.await_answer(id);

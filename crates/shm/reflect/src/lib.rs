@@ -36,6 +36,7 @@ use core::fmt;
 use incoming::Incoming;
 use message::Message;
 use outgoing::Outgoing;
+pub use outgoing::Sent;
 use sovia_proto::word;
 use sovia_ring::Segment;
 use sovia_ring::segment::SideIndex;
@@ -176,8 +177,8 @@ impl Reflection {
         self.segment.direction(self.vi, self.program ^ 1).reader.load(word::USER_TIMEOUT)
     }
 
-    /// Returns a value that changes each time bytes or the FIN of the program have been sent.
-    pub fn sent(&self) -> impl PartialEq + use<> {
+    /// Returns how much has been sent of the program's bytes, and of its FIN.
+    pub fn sent(&self) -> Sent {
         self.outgoing.sent()
     }
 

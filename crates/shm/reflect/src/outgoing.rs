@@ -44,6 +44,22 @@ pub(crate) struct Outgoing {
     has_ended: bool,
 }
 
+/// How much of a program's bytes a NIC has sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Number of ordered packets.
+    ordered: u32,
+    /// Number of coalesced bytes.
+    tail: u64,
+}
+
+impl Sent {
+    /// Returns the number of messages sent since `before`. Coalesced bytes count as one message.
+    pub fn messages_since(&self, before: Sent) -> u32 {
+        self.ordered.wrapping_sub(before.ordered) + u32::from(self.tail != before.tail)
+    }
+}
+
 fn state(direction: &Direction) -> State {
     // Load the ledger first. The program stores the ledger after it has published the packets that the ledger
     // counts, so later loads find these packets.
@@ -82,9 +98,9 @@ impl Outgoing {
         self.has_ended
     }
 
-    /// Returns the number of the next entry, and the number of coalesced bytes sent.
-    pub(crate) fn sent(&self) -> (u32, u64) {
-        (self.next, self.tail)
+    /// Returns how much has been sent.
+    pub(crate) fn sent(&self) -> Sent {
+        Sent { ordered: self.ordered, tail: self.tail }
     }
 
     /// Sends all changes that the program has published. Returns false if the sink had no room for all of them.

@@ -22,7 +22,7 @@ pub const OVERFLOW_BUFFER: usize = 8 << 20;
 pub const WORDS: usize = 8;
 
 /// Magic number of a Sovia segment. The low byte counts incompatible layouts.
-pub const MAGIC: u64 = 0x534f_5649_4153_4d0a;
+pub const MAGIC: u64 = 0x534f_5649_4153_4d0b;
 
 /// First page of a segment.
 #[derive(Debug)]
@@ -51,6 +51,9 @@ pub struct Side {
     pub regions: AtomicU32,
     /// A bit for each group of VIs in which this side may have an unanswered request ([`crate::request`]).
     pub pending: AtomicU64,
+    /// If this side is a NIC in software: the greatest number of messages that the other side's process has had in flight
+    /// in a recent second (low half), and a number of this second (high half).
+    pub in_flight: AtomicU64,
     /// This side's ready lists.
     pub ready_lists: [ReadyList; READY_LISTS as usize],
 }

@@ -4,6 +4,7 @@
 //! the pairs use.
 
 mod doorbells;
+mod in_flight;
 mod left;
 pub(crate) mod lent;
 pub(crate) mod notification_sockets;
@@ -39,6 +40,7 @@ use crate::peers::{self, DeadPeers, PeerState};
 use crate::per_engine::per_engine;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use in_flight::InFlight;
 use sovia_ring::layout::READY_LISTS;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
@@ -92,6 +94,8 @@ pub struct Pair {
     is_by_agent: bool,
     /// Set if the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
     is_nic: bool,
+    /// Messages that this process has had in flight at the NIC.
+    pub(crate) in_flight: InFlight,
     /// Sockets by which a peer by rule notifies this process ([`notification_sockets`]).
     notification_sockets: Option<notification_sockets::NotificationSockets>,
     /// The peer's doorbells; for a peer by rule, the peer's ends of notification sockets.
@@ -217,6 +221,7 @@ impl Pair {
             other_user: None,
             is_by_agent: false,
             is_nic: false,
+            in_flight: InFlight::default(),
             notification_sockets: None,
             doorbells: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),

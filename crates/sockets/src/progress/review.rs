@@ -1,11 +1,14 @@
 //! Moves connections to TCP when a rule, `sovia off` or a packet filter begins to keep them there. When this reason
-//! ends, lets the connections leave TCP again.
+//! ends, lets the connections leave TCP again. Also moves connections to TCP that a NIC in software carries, if TCP
+//! would be faster.
 
 use crate::conn::Phase;
 use crate::fallback::{self, Cause};
+use crate::rendezvous::in_flight;
 use crate::table::{self, Ref};
 use crate::{epoll, rendezvous, tcp_reasons};
 use core::sync::atomic::Ordering;
+use sovia_control::Reason;
 
 /// Checks all connections of this process, if a reason to keep connections on TCP has changed.
 pub(super) fn after_change() {
@@ -38,4 +41,20 @@ pub(super) fn after_change() {
         }
     }
     epoll::leave_shared();
+}
+
+/// Moves connections to TCP that a NIC carries, if TCP would be faster. Called about once a second.
+pub(super) fn of_carried() {
+    if !in_flight::look_at_nics() {
+        return;
+    }
+    let mut all: Vec<(i32, Ref)> = Vec::new();
+    table::for_each_conn(|fd, at| {
+        if in_flight::is_faster_on_tcp(at) {
+            all.push((fd, at));
+        }
+    });
+    for (fd, at) in all {
+        fallback::soon(fd, at, Cause::Kept(Reason::FewMessages));
+    }
 }

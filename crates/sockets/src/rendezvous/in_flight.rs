@@ -6,11 +6,12 @@
 //! flight: sent, and not answered. An acceptor requests its VI at once, and gets the VI once the connector has made its
 //! request.
 
-use crate::conn::Phase;
+use crate::conn::{Guard, Phase};
+use crate::pair;
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sovia_control::Reason;
+use sovia_control::{Reason, Traffic};
 use sovia_sys::clock;
 
 /// Average number of bytes of a transfer from which a connection is faster over TCP than through NICs.
@@ -42,6 +43,47 @@ pub(super) fn are_too_few(at: Ref) -> bool {
     }
     at.conn.keep_for(Some(Reason::FewMessages));
     true
+}
+
+/// Takes in the reports of this process's NICs. Called about once a second. Returns false if there is no NIC.
+pub(crate) fn look_at_nics() -> bool {
+    let mut any = false;
+    pair::each(|_, pair| {
+        if pair.is_nic() {
+            any = true;
+            let words = pair.segment.side(pair.side ^ 1);
+            pair.in_flight.take(words.in_flight.load(Ordering::Relaxed));
+        }
+    });
+    any
+}
+
+/// Returns true if a NIC carries the connection, and TCP would be faster: because this process has had too few messages
+/// in flight in the latest seconds with traffic, or because the connection's messages are long.
+pub(crate) fn is_faster_on_tcp(at: Ref) -> bool {
+    let conn = at.conn;
+    let least = conn.approach.messages.load(Ordering::Relaxed);
+    if least <= 1 || !conn.is_connector() || !at.is_attached_here() {
+        return false;
+    }
+    let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)).filter(|pair| pair.is_nic())
+    else {
+        return false;
+    };
+    // Half of the number: a connection that is carried must not return to TCP for a small change.
+    pair.in_flight.greatest() < least / 2
+        || conn.attached().is_some_and(|guard| has_long_on_vi(&guard))
+}
+
+/// Returns true if the connection's messages on the VI have been long on average.
+fn has_long_on_vi(guard: &Guard<'_>) -> bool {
+    /// Number of messages below which an average means nothing.
+    const LEAST: u64 = 64;
+    let sum = |count: fn(&Traffic) -> u64| count(&guard.traffic) + count(&guard.past);
+    let messages = sum(|traffic| traffic.messages_sent);
+    let bytes = sum(|traffic| traffic.bytes_sent + traffic.bytes_received);
+    // For each message sent, there is one transfer in each direction.
+    messages >= LEAST && bytes / (2 * messages) >= LONG
 }
 
 /// Returns the number of messages that this process's connectors have had in flight, on connections that a NIC may carry.

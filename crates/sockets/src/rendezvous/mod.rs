@@ -40,7 +40,7 @@ mod attach;
 mod due;
 mod first;
 pub(crate) mod history;
-mod in_flight;
+pub(crate) mod in_flight;
 mod known;
 mod nic;
 mod offer;
