@@ -169,7 +169,7 @@ def many(connect, _):
 
 
 def ask_all(connections, rounds):
-    """As many messages in flight as there are connections."""
+    """Sends a message on each connection, then receives all answers."""
     for i in range(rounds):
         for connection in connections:
             connection.sendall(b"%06d" % i)
@@ -179,7 +179,7 @@ def ask_all(connections, rounds):
 
 
 def fewer(connect, _):
-    """Many messages at the same time, until all connections are accelerated. Then one after the other, until one is not."""
+    """Sends many messages at the same time until all connections are accelerated, then one after the other until one is not."""
     connections = [connect() for _ in range(40)]
     while True:
         before = [over_tcp(connection) for connection in connections]
@@ -194,7 +194,7 @@ def fewer(connect, _):
 
 
 def still_many(connect, _):
-    """Many messages at the same time for seconds. All connections stay accelerated."""
+    """Sends many messages at the same time for seconds, in which all connections must stay accelerated."""
     connections = [connect() for _ in range(40)]
     before, since = [], time.monotonic()
     while time.monotonic() - since < 8:

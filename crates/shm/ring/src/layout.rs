@@ -51,8 +51,8 @@ pub struct Side {
     pub regions: AtomicU32,
     /// A bit for each group of VIs in which this side may have an unanswered request ([`crate::request`]).
     pub pending: AtomicU64,
-    /// If this side is a NIC in software: the greatest number of messages that the other side's process has had in flight
-    /// in a recent second (low half), and a number of this second (high half).
+    /// Only for a NIC in software. The low half is the greatest number of messages that the other side's process has had in
+    /// flight in the last second with messages and the second before. The high half is the number of this last second.
     pub in_flight: AtomicU64,
     /// This side's ready lists.
     pub ready_lists: [ReadyList; READY_LISTS as usize],

@@ -58,8 +58,8 @@ pub(crate) fn look_at_nics() -> bool {
     any
 }
 
-/// Returns true if a NIC carries the connection, and TCP would be faster: because this process has had too few messages
-/// in flight in the latest seconds with traffic, or because the connection's messages are long.
+/// Returns true if a NIC carries the connection, and TCP would be faster. Then the process had too few messages
+/// in flight in the latest seconds with traffic, or the connection's messages are long.
 pub(crate) fn is_faster_on_tcp(at: Ref) -> bool {
     let conn = at.conn;
     let least = conn.approach.messages.load(Ordering::Relaxed);
