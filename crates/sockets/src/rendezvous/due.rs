@@ -24,6 +24,15 @@ pub(super) fn is_due(fd: i32, at: Ref, n: u32, has_looked: bool) -> bool {
     is_look_due(since) || approach.is_eager(n)
 }
 
+/// Returns true if an end that has requested a VI must look for the answer after `n` transfers.
+pub(super) fn is_answer_due(at: Ref, n: u32) -> bool {
+    let approach = &at.conn.approach;
+    // An acceptor's request to a NIC has no answer before the connector requests a VI as well, which may be never.
+    let may_wait_long =
+        at.conn.role() == Role::Acceptor && approach.messages.load(Ordering::Relaxed) != 0;
+    approach.awaits_answer() && (!may_wait_long || is_look_due(n))
+}
+
 /// Returns true if an end must look for the other end `since` transfers after its first look. At first an end looks
 /// at each transfer, then less often, because a look takes one or two system calls. An end that sends and receives
 /// in turn calls this function only with odd numbers, or only with even ones. So the later looks are due at two

@@ -57,7 +57,7 @@ use crate::table::{self, Ref};
 use crate::{config, family, kernel_sockets, other_families, pair, process, stats};
 use attach::Attached;
 use core::sync::atomic::Ordering;
-use due::is_due;
+use due::{is_answer_due, is_due};
 use first::{RENDEZVOUS_TABLE, RendezvousTable, forget};
 use permit::permitted;
 pub(crate) use permit::refusal;
@@ -100,7 +100,7 @@ pub fn sent(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
     // SYNC: pairs with the fence of the acceptor's sleep (`WakeWord::going_to_sleep`). Either the acceptor finds the
     // sent bytes before it sleeps, or this step finds that the acceptor has accepted.
-    (at.conn.approach.awaits_answer() || at.conn.approach.is_eager(n)) && step(fd, at, n)
+    (is_answer_due(at, n) || at.conn.approach.is_eager(n)) && step(fd, at, n)
 }
 
 /// Counts a receive of a connection that is not yet accelerated, and takes a step of its rendezvous if a step is
