@@ -133,7 +133,7 @@ def tail(text, limit=12000):
     if len(text) <= limit:
         return text
     before = text[:-limit]
-    kept = [line for line in before.splitlines() if re.search(r"\bFAILED\b|panicked at", line)][:50]
+    kept = [line for line in before.splitlines() if re.search(r"\bFAILED\b|panicked at|^\| status ", line)][:50]
     return "\n".join([f"[{len(before)} characters before]", *kept, text[-limit:]])
 
 
