@@ -34,7 +34,8 @@ mod task;
 mod tcp;
 
 pub use descriptor::{
-    close, close_range, dup_cloexec_onto, dup_onto, eventfd, fcntl, is_nonblocking, pipe,
+    close, close_on_exec, close_range, dup_cloexec_onto, dup_onto, eventfd, fcntl, is_nonblocking,
+    pipe,
 };
 pub(crate) use file::read_link_at;
 pub use file::{

@@ -149,18 +149,11 @@ impl Fd {
         Ok(owned)
     }
 
-    /// Takes over a descriptor that this process has kept across an exec. Leaves the descriptor at its number.
+    /// Takes over a descriptor that this process has kept across an exec. Leaves the descriptor at its number. The caller
+    /// makes the next exec close it ([`call::close_on_exec`]).
     pub fn inherit(fd: RawFd) -> Fd {
-        let owned = Fd { raw: fd, foreign: false };
-        owned.outlasts_exec(false);
         tell(fd, true);
-        owned
-    }
-
-    /// Sets whether the descriptor stays open when this process executes another program.
-    pub fn outlasts_exec(&self, outlasts: bool) {
-        let flags = if outlasts { 0 } else { libc::FD_CLOEXEC };
-        let _ = call::fcntl(self.raw, libc::F_SETFD, flags as usize);
+        Fd { raw: fd, foreign: false }
     }
 
     /// Makes two connected sockets, which stay at their numbers.

@@ -36,6 +36,7 @@ pub(crate) fn join() {
             continue;
         }
         own.extend(data.descriptors());
+        call::close_on_exec(&mut own);
         if take(&data).is_some() {
             data.each().for_each(take_connection);
         } else {

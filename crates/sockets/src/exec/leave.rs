@@ -309,9 +309,7 @@ pub(super) fn forked() {
 
 impl Drop for JoinPreparation {
     fn drop(&mut self) {
-        for &fd in &self.kept {
-            let _ = call::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize);
-        }
+        call::close_on_exec(&mut self.kept);
         let Some(reserved) = self.reserved.take() else { return };
         for conn in &self.connections {
             process_slots::strike(&conn.references, reserved.slot);

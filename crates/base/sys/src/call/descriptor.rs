@@ -18,6 +18,19 @@ pub fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
+/// Makes the kernel close the descriptors `fds` when this process executes another program. Sorts `fds`.
+pub fn close_on_exec(fds: &mut [RawFd]) {
+    fds.sort_unstable();
+    for run in fds.chunk_by(|fd, next| next - fd <= 1) {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let flag = libc::CLOSE_RANGE_CLOEXEC as usize;
+        // Linux knows this flag since version 5.11, and a seccomp filter may refuse the call.
+        if first == last || sys!(close_range, first, last, flag).is_err() {
+            run.iter().for_each(|&fd| _ = fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize));
+        }
+    }
+}
+
 /// Calls `fcntl` with a plain argument.
 pub fn fcntl(fd: RawFd, command: i32, argument: usize) -> Result<usize> {
     sys!(fcntl, fd, command, argument)
