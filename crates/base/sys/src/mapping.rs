@@ -118,10 +118,12 @@ impl Mapping {
 
     /// Maps memory at `base`, or at an address that the kernel chooses if `base` is 0.
     fn map_at(base: usize, len: usize, flags: i32, fd: RawFd, sharing: Sharing) -> Result<Mapping> {
+        /// Length up to which populated memory costs less than finding out if memory is populated.
+        const SMALL: usize = 256 << 10;
         // Under mlockall(MCL_FUTURE), the kernel would populate all of the mapping. Memory without access is not
         // populated. So map without access, unlock the range, and then give access. Do so only if needed: memory
         // checkers such as memcheck visit every page when access is given later.
-        let populated = new_memory_is_populated()?;
+        let populated = len > SMALL && new_memory_is_populated()?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let mapping = Mapping::make_at(
             base,
