@@ -56,9 +56,8 @@ fn extent(address: usize) -> Option<Range<usize>> {
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, asked: *mut c_void) -> c_int {
         // SAFETY: `info` is the linker's description of an object, and `asked` is the variable below.
         let (info, asked) = unsafe { (&*info, &mut *asked.cast::<Asked>()) };
-        let extent = tables::extent(info);
-        if extent.contains(&asked.address) {
-            asked.found = Some(extent);
+        if tables::contains(info, asked.address) {
+            asked.found = Some(tables::extent(info));
         }
         c_int::from(asked.found.is_some())
     }

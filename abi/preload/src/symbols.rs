@@ -1,6 +1,6 @@
 //! Look-ups in the symbol tables of the objects after this library, as by `dlsym` with RTLD_NEXT.
 
-use crate::tables::{DT_STRTAB, DT_SYMTAB, address, entries, extent, headers};
+use crate::tables::{DT_STRTAB, DT_SYMTAB, address, contains, entries, headers};
 use core::ffi::CStr;
 use core::ops::ControlFlow;
 use libc::{Elf64_Sym, c_char, c_int, c_void, dl_phdr_info, size_t};
@@ -167,14 +167,13 @@ pub(crate) fn for_each_later_object(each: &mut dyn FnMut(&Object) -> ControlFlow
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, walk: *mut c_void) -> c_int {
         // SAFETY: `info` is the linker's description of an object, and `walk` is the variable below.
         let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
-        let extent = extent(info);
         if !walk.is_later {
-            walk.is_later = extent.contains(&(look as *const () as usize));
+            walk.is_later = contains(info, look as *const () as usize);
             return 0;
         }
         // SAFETY: no object is closed during the walk.
         let Some(object) = (unsafe { Object::read(info) }) else { return 1 };
-        let is_libc = extent.contains(&(gnu_get_libc_version as *const () as usize));
+        let is_libc = contains(info, gnu_get_libc_version as *const () as usize);
         c_int::from((walk.each)(&object).is_break() || is_libc)
     }
     let mut walk = Walk { is_later: false, each };

@@ -23,6 +23,15 @@ pub(crate) fn extent(info: &dl_phdr_info) -> Range<usize> {
     base.wrapping_add(begin)..base.wrapping_add(end)
 }
 
+/// Returns true if an address lies in a segment of an object. Between the segments other objects may lie, because a
+/// program may have a segment at any address.
+pub(crate) fn contains(info: &dl_phdr_info, address: usize) -> bool {
+    headers(info).iter().any(|header| {
+        let begin = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+        header.p_type == libc::PT_LOAD && address.wrapping_sub(begin) < header.p_memsz as usize
+    })
+}
+
 // Constants of the ELF specification, and of its supplements for the processors.
 const DT_NULL: i64 = 0;
 const DT_PLTRELSZ: i64 = 2;

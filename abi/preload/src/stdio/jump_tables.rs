@@ -107,7 +107,7 @@ fn data_around(table: usize) -> Option<(Range<usize>, Range<usize>)> {
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, asked: *mut c_void) -> c_int {
         // SAFETY: `info` is the linker's description of an object, and `asked` is the variable below.
         let (info, asked) = unsafe { (&*info, &mut *asked.cast::<Asked>()) };
-        if tables::extent(info).contains(&asked.table) {
+        if tables::contains(info, asked.table) {
             asked.found = Some(read_only::of(info));
         }
         c_int::from(asked.found.is_some())

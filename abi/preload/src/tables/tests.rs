@@ -72,4 +72,14 @@ fn an_object_extends_from_its_first_segment_to_its_last() {
     info.dlpi_phdr = segments.as_ptr();
     info.dlpi_phnum = 3;
     assert_eq!(extent(&info), 0x10_1000..0x10_3800);
+    // Between its segments lie other objects.
+    for (address, is_in) in [
+        (0x10_0fff, false),
+        (0x10_1000, true),
+        (0x10_1200, false),
+        (0x10_37ff, true),
+        (0x10_3800, false),
+    ] {
+        assert_eq!(contains(&info, address), is_in, "{address:#x}");
+    }
 }

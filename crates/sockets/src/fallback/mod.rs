@@ -115,7 +115,9 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     let Some(mut guard) = at.attached() else { return false };
     let fd = table::current(fd, at);
     keepalive::leave(&guard);
-    if conn.has(flag::CORRUPT) || !stream::audit::is_whole(&mut guard, true) {
+    // While a fallback or a failover is under way, the words are not as the check expects.
+    let is_on_its_way = conn.is_going_back() || stream::failover::is_on(&guard);
+    if conn.has(flag::CORRUPT) || !is_on_its_way && !stream::audit::is_whole(&mut guard, true) {
         // The words in the segment that say which path each direction uses cannot be trusted.
         stream::corrupt(conn, fd);
         drop(guard);

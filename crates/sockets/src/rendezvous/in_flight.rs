@@ -6,7 +6,7 @@
 //! flight: sent, and not answered. An acceptor requests its VI at once, and gets the VI once the connector has made its
 //! request.
 
-use crate::conn::{Guard, Phase};
+use crate::conn::{Guard, Phase, flag};
 use crate::pair;
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
@@ -63,13 +63,12 @@ pub(crate) fn look_at_nics() -> bool {
 pub(crate) fn is_faster_on_tcp(at: Ref) -> bool {
     let conn = at.conn;
     let least = conn.approach.messages.load(Ordering::Relaxed);
-    if least <= 1 || !conn.is_connector() || !at.is_attached_here() {
+    // A connection whose NIC has died is no longer reflected, and is on its way to TCP.
+    let is_carried = at.is_attached_here() && conn.has(flag::REFLECTED) && !conn.is_going_back();
+    if least <= 1 || !conn.is_connector() || !is_carried {
         return false;
     }
-    let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)).filter(|pair| pair.is_nic())
-    else {
-        return false;
-    };
+    let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return false };
     // Half of the number: a connection that is carried must not return to TCP for a small change.
     pair.in_flight.greatest() < least / 2
         || conn.attached().is_some_and(|guard| has_long_on_vi(&guard))
