@@ -193,6 +193,27 @@ def fewer(connect, _):
     ask_all(connections, 100)
 
 
+def longer(connect, _):
+    """Sends many messages at the same time. Those on one connection become long, and only this one goes back to TCP."""
+    connections = [connect() for _ in range(40)]
+    while True:
+        before = [over_tcp(connection) for connection in connections]
+        ask_all(connections, 20)
+        if [over_tcp(connection) for connection in connections] == before:
+            break
+    print("accelerated", flush=True)
+    data = bytes(range(256)) * 64
+    while over_tcp(connections[0]) == before[0]:
+        for _ in range(20):
+            connections[0].sendall(data)
+            ask_all(connections[1:], 5)
+            back = connections[0].recv(len(data), socket.MSG_WAITALL)
+            assert back == data, len(back)
+    print("tcp", flush=True)
+    ask_all(connections, 100)
+    print("others", [over_tcp(connection) for connection in connections[1:]] == before[1:], flush=True)
+
+
 def still_many(connect, _):
     """Sends many messages at the same time for seconds, in which all connections must stay accelerated."""
     connections = [connect() for _ in range(40)]

@@ -96,7 +96,7 @@ fn forty_connections(case: &str) -> Outcome {
     let port = free_port().to_string();
     let launch = |arguments: &[&str]| {
         let command = ["python3", concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py")];
-        Launch::new(Stack::Sovia, &[&command, arguments].concat())
+        Launch::new(Stack::Sovia, [&command, arguments].concat())
             .verbose(true)
             .env("SOVIA_RULES", &rules)
             .start()
@@ -116,6 +116,15 @@ fn connections_go_back_to_tcp_when_fewer_messages_are_in_flight() {
     let outcome = forty_connections("fewer");
     assert_eq!(outcome.stdout, "accelerated\ntcp\nok\n", "{outcome:?}");
     assert!(outcome.stderr.contains("too few small messages at the same time"), "{outcome:?}");
+}
+
+#[test]
+fn a_connection_whose_messages_become_long_goes_back_to_tcp() {
+    if skipped("a_connection_whose_messages_become_long_goes_back_to_tcp", &["python3"]) {
+        return;
+    }
+    let outcome = forty_connections("longer");
+    assert_eq!(outcome.stdout, "accelerated\ntcp\nothers True\nok\n", "{outcome:?}");
 }
 
 #[test]

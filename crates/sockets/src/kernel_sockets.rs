@@ -507,10 +507,10 @@ fn watch(fd: i32, events: u32, token: u64) {
 /// open.
 pub(crate) fn watch_no_more(fd: i32, at: Ref) {
     let _ = take_queued(at.conn);
-    if table::references(at.index) == 1 {
-        return leave(fd);
+    if leave(fd) {
+        return;
     }
-    // The instance knows the socket by one of these descriptors.
+    // The instance knows the socket by another descriptor.
     table::for_each_conn(|fd, other| {
         if other.same(at) {
             leave(fd);
@@ -518,10 +518,27 @@ pub(crate) fn watch_no_more(fd: i32, at: Ref) {
     });
 }
 
-/// Stops watching the kernel socket behind `fd`, which stays open.
-pub(crate) fn leave(fd: i32) {
+/// Watches the kernel socket of a connection by another of its descriptors, because the program is about to close `fd`.
+/// The instance knows a socket by a descriptor's number. Once this descriptor is closed, the socket could not be removed.
+pub(crate) fn watch_by_another(fd: i32, at: Ref) {
+    // The table is not right for a child that runs on this process's memory with its own descriptors.
+    if !at.is_attached_here() || process::is_elsewhere() {
+        return;
+    }
+    if let Some(_guard) = at.attached()
+        && let Some(other) = table::descriptor_of(at.conn)
+        && leave(fd)
+    {
+        let events = events_of(at.index, at.generation);
+        watch(other, events, token(at.index, at.generation, other));
+    }
+}
+
+/// Stops watching the kernel socket behind `fd`, which stays open. Returns false if the instance does not know the socket
+/// by this descriptor.
+pub(crate) fn leave(fd: i32) -> bool {
     let epoll = EPOLL.load(Ordering::Acquire);
-    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+    poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0).is_ok()
 }
 
 per_engine! {

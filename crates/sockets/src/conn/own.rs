@@ -48,6 +48,8 @@ pub struct LastAudit {
     /// True once a check has reported a lost event or a corrupt segment, so that later checks do not report it
     /// again.
     pub(crate) is_reported: bool,
+    /// Numbers of bytes and messages that this end had sent when their average length was last looked at.
+    pub(crate) sent: [u64; 2],
 }
 
 /// Progress of the two directions. If a check finds the same values as the check before, nothing has moved

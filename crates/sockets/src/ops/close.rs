@@ -92,6 +92,7 @@ fn let_go(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {
             if !table::release(at.index) {
+                kernel_sockets::watch_by_another(fd, at);
                 table::finish_uses(at);
                 rendezvous::finish_step(at);
             } else if at.conn.is_generation(at.generation) {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Number of reports that [`InFlight`] remembers.
 const REPORTS: usize = 3;
 
-/// The latest reports of a NIC: one for each second in which this process has sent messages.
+/// The latest reports of a NIC. This process takes one about once a second, if it has sent messages meanwhile.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     seen: AtomicU64,
@@ -27,6 +27,11 @@ impl InFlight {
             let next = self.next.fetch_add(1, Ordering::Relaxed) as usize % REPORTS;
             self.reports[next].store(report as u32, Ordering::Relaxed);
         }
+    }
+
+    /// Forgets all reports, because they do not tell of a connection that the NIC carries from now on.
+    pub(crate) fn forget(&self) {
+        self.reports.iter().for_each(|report| report.store(u32::MAX, Ordering::Relaxed));
     }
 
     /// Returns the greatest number of the latest reports. Returns [`u32::MAX`] before there are enough reports.
@@ -56,6 +61,9 @@ mod tests {
             in_flight.take(report(second, 2));
         }
         assert_eq!(in_flight.greatest(), 2);
+        in_flight.forget();
+        in_flight.take(report(7, 2));
+        assert_eq!(in_flight.greatest(), u32::MAX);
     }
 
     #[test]

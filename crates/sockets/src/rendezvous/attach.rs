@@ -186,6 +186,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         conn.set(flag::MET);
         if pair.is_nic() {
             conn.set(flag::REFLECTED);
+            pair.in_flight.forget();
             // Notify the NIC, because the peer grants its direction only after it knows that this end is on the VI.
             stream::reflected::notify_nic(&guard);
         }

@@ -58,8 +58,9 @@ pub(crate) fn look_at_nics() -> bool {
     any
 }
 
-/// Returns true if a NIC carries the connection, and TCP would be faster. Then the process had too few messages
-/// in flight in the latest seconds with traffic, or the connection's messages are long.
+/// Returns true if a NIC carries the connection, and TCP would be faster. Then the process had too few messages in flight
+/// in the latest seconds with traffic, or the messages that this end has sent are long. (An end that only receives long
+/// messages has few in flight.)
 pub(crate) fn is_faster_on_tcp(at: Ref) -> bool {
     let conn = at.conn;
     let least = conn.approach.messages.load(Ordering::Relaxed);
@@ -71,18 +72,21 @@ pub(crate) fn is_faster_on_tcp(at: Ref) -> bool {
     let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return false };
     // Half of the number: a connection that is carried must not return to TCP for a small change.
     pair.in_flight.greatest() < least / 2
-        || conn.attached().is_some_and(|guard| has_long_on_vi(&guard))
+        || conn.attached().is_some_and(|mut guard| has_sent_long(&mut guard))
 }
 
-/// Returns true if the connection's messages on the VI have been long on average.
-fn has_long_on_vi(guard: &Guard<'_>) -> bool {
+/// Returns true if the messages that this end has sent on the VI since the last look have been long on average.
+fn has_sent_long(guard: &mut Guard<'_>) -> bool {
     /// Number of messages below which an average means nothing.
     const LEAST: u64 = 64;
     let sum = |count: fn(&Traffic) -> u64| count(&guard.traffic) + count(&guard.past);
-    let messages = sum(|traffic| traffic.messages_sent);
-    let bytes = sum(|traffic| traffic.bytes_sent + traffic.bytes_received);
-    // For each message sent, there is one transfer in each direction.
-    messages >= LEAST && bytes / (2 * messages) >= LONG
+    let sent = [sum(|traffic| traffic.bytes_sent), sum(|traffic| traffic.messages_sent)];
+    let [bytes, messages] = [0, 1].map(|i| sent[i] - guard.seen.sent[i].min(sent[i]));
+    if messages < LEAST {
+        return false;
+    }
+    guard.seen.sent = sent;
+    bytes / messages >= LONG
 }
 
 /// Returns the number of messages that this process's connectors have had in flight, on connections that a NIC may carry.

@@ -7,7 +7,7 @@ use super::harness::{
 use crate::conn::{ApproachStage, HasEndpoint, Phase, Role, flag};
 use crate::ops::Flags;
 use crate::stream::undelivered;
-use crate::{fallback, kernel_sockets, loan};
+use crate::{fallback, kernel_sockets, loan, table};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Seen};
 use sovia_proto::word;
@@ -212,4 +212,19 @@ fn arrivals_wake_no_progress_thread_once_the_connection_is_back_on_tcp() {
             assert_eq!(to.read(7), Ok(b"message".to_vec()));
         }
     }
+}
+
+/// The kernel's instance keeps a socket under the number of a closed descriptor, and then nothing can remove it.
+#[test]
+fn a_socket_is_watched_by_another_descriptor_before_its_first_one_is_closed() {
+    let [_a, b] = &met();
+    b.run(|| {
+        let at = table::conn(b.fd()).unwrap();
+        let _guard = at.attached().unwrap();
+        kernel_sockets::watch_at_once(at.conn);
+    });
+    let duplicate = b.dup();
+    assert!(!b.run(|| kernel_sockets::leave(duplicate.fd())));
+    b.close_number();
+    assert!(b.run(|| kernel_sockets::leave(duplicate.fd())));
 }
