@@ -104,8 +104,8 @@ unsafe extern "C" fn missing() -> isize {
     -1
 }
 
-/// Looks up the real function of every hook. `dlsym` takes half a microsecond for each, a tenth of what the library
-/// adds to a program's start. So this function first searches the objects itself.
+/// Looks up the real function of every hook. Calls of `dlsym` for all of them would take a third of the time that the
+/// library adds to a program's start. So this function first searches the objects itself.
 pub(crate) fn resolve_all() {
     symbols::for_each_later_object(&mut |object| {
         let mut all = all().filter(|real| real.address.load(Ordering::Relaxed) == 0);
