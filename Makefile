@@ -155,6 +155,7 @@ check:
 	@scripts/setup test
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	scripts/fuzz -c
 	scripts/prose
 	scripts/prose --count
 	@scripts/lines

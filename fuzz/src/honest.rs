@@ -1,5 +1,6 @@
 //! The honest side of a connection: a program that makes libc's calls, as the preloaded library carries them out.
 
+use core::cell::{Cell, RefCell};
 use sovia_sockets::conn::Role;
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::pollset::{self, PollCall};
@@ -72,17 +73,18 @@ impl Honest {
     /// `recv`.
     pub fn receive(&self, out: &mut [u8], peek: bool) -> Outcome {
         // `std` reads to a slice, which the program's buffer is not while the engine has it.
-        let mut by_kernel = vec![0; out.len()];
-        let mut filled = 0;
+        let by_kernel = RefCell::new(vec![0; out.len()]);
+        let filled = Cell::new(0);
         let kernel = || {
-            let buffer = &mut by_kernel[..];
+            let buffer = &mut by_kernel.borrow_mut()[..];
             let n = if peek { self.socket.peek(buffer) } else { (&self.socket).read(buffer) };
-            filled = n.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
-            Ok(filled)
+            filled.set(n.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?);
+            Ok(filled.get())
         };
         let flags = Flags { peek, ..FLAGS };
         let result = ops::receive(self.fd(), self.at, (&mut *out).into(), flags, kernel);
-        out[..filled].copy_from_slice(&by_kernel[..filled]);
+        let filled = filled.get();
+        out[..filled].copy_from_slice(&by_kernel.borrow()[..filled]);
         result
     }
 
