@@ -201,7 +201,7 @@ fn arrivals_wake_no_progress_thread_once_the_connection_is_back_on_tcp() {
             [a, b].iter().for_each(|end| end.round());
         }
         for (from, to) in [(a, b), (b, a)] {
-            // An event of the way back may still wait.
+            // An event of the fallback may still wait.
             [a, b].iter().for_each(|end| end.round());
             from.put(b"message");
             until(&[], || (call::bytes_unread(to.fd()) == Ok(7)).then_some(()));
