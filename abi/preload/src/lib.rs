@@ -28,6 +28,7 @@ mod handles;
 mod heap;
 mod jumps;
 mod limits;
+mod look_ups;
 mod memory;
 mod objects;
 mod poll;
@@ -93,7 +94,7 @@ extern "C" fn start() {
 
 fn begin() {
     let before = errno();
-    real::resolve_all();
+    look_ups::resolve_all();
     let gains_rights = gains_rights();
     if gains_rights || is_left_alone() {
         // The table stays empty, so the hooks pass each call to libc. This branch opens no descriptor. In a program

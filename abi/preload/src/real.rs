@@ -1,6 +1,6 @@
 //! The real functions of libc, which the hooks replace.
 
-use crate::symbols::{self, Found};
+use crate::symbols::{self, Found, Object};
 use core::ffi::CStr;
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -39,8 +39,21 @@ impl Real {
         }
     }
 
-    /// Looks up the symbol and stores its address. [`resolve_all`] calls this for all symbols at the start, because
-    /// a later `dlsym` would allocate memory and take the loader's lock.
+    /// Looks up the symbol in one object, if its address is not known yet. Breaks off if the object defines the symbol, but
+    /// only the linker can tell the address.
+    pub(crate) fn look_up_in(&self, object: &Object) -> ControlFlow<()> {
+        if self.address.load(Ordering::Relaxed) != 0 {
+            return ControlFlow::Continue(());
+        }
+        match object.find(self.name, self.hash) {
+            Found::Function(address) => self.address.store(address, Ordering::Relaxed),
+            Found::Nothing => {}
+            Found::Other => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Looks up the symbol by the linker, and stores its address.
     #[cold]
     pub(crate) fn resolve(&self) -> usize {
         // SAFETY: the name is a C string, and glibc defines the pseudo handle.
@@ -102,54 +115,6 @@ macro_rules! hooks {
 unsafe extern "C" fn missing() -> isize {
     crate::set_errno(libc::ENOSYS);
     -1
-}
-
-/// Looks up the real function of every hook. Calls of `dlsym` for all of them would take a third of the time that the
-/// library adds to a program's start. So this function first searches the objects itself.
-pub(crate) fn resolve_all() {
-    symbols::for_each_later_object(&mut |object| {
-        let mut all = all().filter(|real| real.address.load(Ordering::Relaxed) == 0);
-        all.try_for_each(|real| match object.find(real.name, real.hash) {
-            Found::Function(address) => {
-                real.address.store(address, Ordering::Relaxed);
-                ControlFlow::Continue(())
-            }
-            Found::Nothing => ControlFlow::Continue(()),
-            Found::Other => ControlFlow::Break(()),
-        })
-    });
-    for real in all() {
-        real.address();
-    }
-}
-
-/// Returns the real functions of all hooks.
-fn all() -> impl Iterator<Item = &'static Real> {
-    [
-        crate::asynchronous::reals::ALL,
-        crate::children::reals::ALL,
-        crate::creating::reals::ALL,
-        crate::creating::several::reals::ALL,
-        crate::credentials::reals::ALL,
-        crate::descriptors::reals::ALL,
-        crate::limits::reals::ALL,
-        crate::memory::reals::ALL,
-        crate::poll::reals::ALL,
-        crate::process::reals::ALL,
-        crate::process::variadic::ALL,
-        crate::raw::reals::ALL,
-        crate::receive::reals::ALL,
-        crate::rings::reals::ALL,
-        crate::send::reals::ALL,
-        crate::signals::reals::ALL,
-        crate::sockets::reals::ALL,
-        crate::spawning::reals::ALL,
-        crate::stdio::reals::ALL,
-        crate::waiting::reals::ALL,
-    ]
-    .into_iter()
-    .flatten()
-    .copied()
 }
 
 #[cfg(test)]

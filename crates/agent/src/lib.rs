@@ -41,6 +41,7 @@ pub mod filters;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod hosts;
+mod in_flight;
 mod nic;
 mod numbers;
 mod orders;

@@ -1,7 +1,7 @@
 //! A program of this host: the segment that the program and the NIC share, and the program's descriptors.
 
 use crate::closer::{self, take_leave};
-use crate::nic::InFlight;
+use crate::in_flight::InFlight;
 use sovia_proto::rendezvous::{INTRODUCTION, Introduction, NIC_NAME, Process};
 use sovia_ring::Segment;
 use sovia_ring::doorbell::is_doorbell;

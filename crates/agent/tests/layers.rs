@@ -2,7 +2,7 @@
 
 /// Modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["closer", "complaints", "counted", "hosts", "numbers", "orders"],
+    &["closer", "complaints", "counted", "hosts", "in_flight", "numbers", "orders"],
     &["port"],
     &["privilege", "vouch", "wire"],
     &["bundle", "filters", "program"],

@@ -22,13 +22,13 @@ const LAYERS: &[&[&str]] = &[
         "waiting",
     ],
     // Hooks that call others.
-    &["children", "objects", "read_only"],
-    &["bindings", "stdio"],
+    &["children", "objects", "read_only", "symbols"],
+    &["bindings", "real", "stdio"],
     &["creating", "process"],
     &["exec_lists", "spawning"],
     &["aliases", "raw"],
     // All of them.
-    &["real"],
+    &["look_ups"],
     &["handles"],
 ];
 

@@ -22,7 +22,7 @@ pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         kernel::watch();
-        crate::real::resolve_all();
+        crate::look_ups::resolve_all();
         crate::process::start();
         crate::handles::start();
         crate::signals::start();

@@ -35,7 +35,6 @@ use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
 use fabric::Fabric;
-pub(crate) use in_flight::InFlight;
 use peer::Peer;
 use sovia_link::wire::Checksum;
 use sovia_link::{Channel, Control};
