@@ -144,6 +144,8 @@ impl Object {
         }
     }
 
+    /// Returns the address of the symbol at `index`, if the symbol is a plain function.
+    ///
     /// # Safety
     /// The symbol table must have this index.
     unsafe fn value(&self, index: u32) -> Found {

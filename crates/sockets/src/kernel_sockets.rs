@@ -506,8 +506,8 @@ fn watch(fd: i32, events: u32, token: u64) {
 /// the progress thread. `fd` is one of the connection's descriptors. Called under the connection's lock, so that it stays
 /// open.
 pub(crate) fn watch_no_more(fd: i32, at: Ref) {
-    let _ = take_queued(at.conn);
-    if leave(fd) {
+    let is_alone = || table::references(at.index) == 1;
+    if take_queued(at.conn).is_some() || leave(fd) || is_alone() {
         return;
     }
     // The instance knows the socket by another descriptor.
@@ -526,8 +526,8 @@ pub(crate) fn watch_by_another(fd: i32, at: Ref) {
         return;
     }
     if let Some(_guard) = at.attached()
-        && let Some(other) = table::descriptor_of(at.conn)
         && leave(fd)
+        && let Some(other) = table::descriptor_of(at.conn)
     {
         let events = events_of(at.index, at.generation);
         watch(other, events, token(at.index, at.generation, other));

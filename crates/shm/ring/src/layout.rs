@@ -51,8 +51,8 @@ pub struct Side {
     pub regions: AtomicU32,
     /// A bit for each group of VIs in which this side may have an unanswered request ([`crate::request`]).
     pub pending: AtomicU64,
-    /// Only for a NIC in software. The low half is the greatest number of messages in flight of the other side's process.
-    /// It holds for the last second with messages and the one before. The high half is the number of this last second.
+    /// Report of a NIC in software about the messages of the other side's process. The high half is the last second with
+    /// messages. The low half is the greatest number of messages in flight in this second and the one before.
     pub in_flight: AtomicU64,
     /// This side's ready lists.
     pub ready_lists: [ReadyList; READY_LISTS as usize],

@@ -116,7 +116,8 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     let fd = table::current(fd, at);
     keepalive::leave(&guard);
     // While a fallback or a failover is under way, the words are not as the check expects.
-    let is_on_its_way = conn.is_going_back() || stream::failover::is_on(&guard);
+    let is_going_back = conn.is_going_back();
+    let is_on_its_way = is_going_back || stream::failover::is_on(&guard);
     if conn.has(flag::CORRUPT) || !is_on_its_way && !stream::audit::is_whole(&mut guard, true) {
         // The words in the segment that say which path each direction uses cannot be trusted.
         stream::corrupt(conn, fd);
@@ -124,7 +125,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         detach(fd, at);
         return false;
     }
-    if conn.is_going_back() {
+    if is_going_back {
         return true;
     }
     if stream::kernel_socket_has_ended(fd) {
