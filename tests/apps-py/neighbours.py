@@ -178,15 +178,24 @@ def ask_all(connections, rounds):
             assert back == b"%06d" % i, (back, i)
 
 
-def fewer(connect, _):
-    """Sends many messages at the same time until all connections are accelerated, then one after the other until one is not."""
+def all_over_tcp(connections):
+    return [over_tcp(connection) for connection in connections]
+
+
+def forty_accelerated(connect):
+    """Sends many messages at the same time until all connections are accelerated. Returns the connections."""
     connections = [connect() for _ in range(40)]
-    while True:
-        before = [over_tcp(connection) for connection in connections]
+    before = None
+    while all_over_tcp(connections) != before:
+        before = all_over_tcp(connections)
         ask_all(connections, 20)
-        if [over_tcp(connection) for connection in connections] == before:
-            break
     print("accelerated", flush=True)
+    return connections
+
+
+def fewer(connect, _):
+    """Sends one message after the other until a connection is no longer accelerated."""
+    connections = forty_accelerated(connect)
     while is_accelerated(connections[0]):
         converse(connections[0], 1000)
     print("tcp", flush=True)
@@ -194,14 +203,9 @@ def fewer(connect, _):
 
 
 def longer(connect, _):
-    """Sends many messages at the same time. Those on one connection become long, and only this one goes back to TCP."""
-    connections = [connect() for _ in range(40)]
-    while True:
-        before = [over_tcp(connection) for connection in connections]
-        ask_all(connections, 20)
-        if [over_tcp(connection) for connection in connections] == before:
-            break
-    print("accelerated", flush=True)
+    """Sends long messages on one connection until it is no longer accelerated. The others stay accelerated."""
+    connections = forty_accelerated(connect)
+    before = all_over_tcp(connections)
     data = bytes(range(256)) * 64
     while over_tcp(connections[0]) == before[0]:
         for _ in range(20):
@@ -211,7 +215,7 @@ def longer(connect, _):
             assert back == data, len(back)
     print("tcp", flush=True)
     ask_all(connections, 100)
-    print("others", [over_tcp(connection) for connection in connections[1:]] == before[1:], flush=True)
+    print("others", all_over_tcp(connections[1:]) == before[1:], flush=True)
 
 
 def still_many(connect, _):
@@ -219,7 +223,7 @@ def still_many(connect, _):
     connections = [connect() for _ in range(40)]
     before, since = [], time.monotonic()
     while time.monotonic() - since < 8:
-        now = [over_tcp(connection) for connection in connections]
+        now = all_over_tcp(connections)
         ask_all(connections, 100)
         if now != before:
             before, since = now, time.monotonic()
